@@ -1,0 +1,65 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PINS := pyproject.toml constraints.txt
+
+# Material's notice about MkDocs 2 is not about this project.
+export NO_MKDOCS_2_WARNING := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two pips in one venv would overwrite each other.
+.NOTPARALLEL:
+.PHONY: help demo test check spec bench docs fmt clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.core ## run the research example and print its trace
+	@$(BIN)/weft demo
+
+test: $(VENV)/.dev ## run all tests
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+check: $(VENV)/.dev ## lint, types, import directions, documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
+		echo '$(BIN)/mkdocs build --strict' && $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"
+
+spec: ## list the requirements of docs/spec.md that no test carries
+	@$(PYTHON) scripts/spec.py
+
+bench: $(VENV)/.dev ## measure weft against hand-written Python (and other libraries, where installed)
+	@$(PIP) --editable '.[bench]' || echo 'The bench extra cannot be installed here; going on without it.' >&2
+	$(BIN)/python -m bench
+
+docs: $(VENV)/.dev ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+fmt: $(VENV)/.dev ## format the code and sort its imports
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the venv and everything built
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'weft needs Python 3.11 or newer: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.made $(PINS)
+	@echo 'Installing weft into $(VENV) ...'
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made $(PINS)
+	@echo 'Installing weft and its tools into $(VENV) ...'
+	@$(PIP) --editable '.[all,test,dev,docs]'
+	@touch $@ $(VENV)/.core

@@ -1,0 +1,135 @@
+"""weft composes MCP tools into new MCP tools: `import weft as w`.
+
+Names are loaded when they are first used, so that `weft --help` does not wait for what it does not need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.dsl.compositions import Composition, compile, composition, named
+    from weft.dsl.local import python_tool
+    from weft.dsl.references import agent, constant, construct, from_input, from_previous, from_step, tool
+    from weft.expr.comparisons import (
+        contains,
+        eq,
+        gt,
+        gte,
+        is_error,
+        is_not_null,
+        is_null,
+        lt,
+        lte,
+        ne,
+        one_of,
+    )
+    from weft.expr.durations import hours, millis, minutes, seconds
+    from weft.expr.fields import coalesce, concat, each, literal, path, some, template
+    from weft.patterns.aggregation import dedupe, flatten, keep_lists, limit, merge, sort
+    from weft.patterns.contract import Op
+    from weft.patterns.enricher import enricher
+    from weft.patterns.filter import filter
+    from weft.patterns.map_each import map_each
+    from weft.patterns.pipeline import pipeline, step
+    from weft.patterns.recipient_list import recipient_list
+    from weft.patterns.router import holds, router, when
+    from weft.patterns.scatter_gather import scatter_gather
+    from weft.patterns.schema_map import schema_map
+    from weft.patterns.wire_tap import wire_tap
+    from weft.ports import Json
+
+__all__ = [
+    "Composition",
+    "Json",
+    "Op",
+    "agent",
+    "coalesce",
+    "compile",
+    "composition",
+    "concat",
+    "constant",
+    "construct",
+    "contains",
+    "dedupe",
+    "each",
+    "enricher",
+    "eq",
+    "filter",
+    "flatten",
+    "from_input",
+    "from_previous",
+    "from_step",
+    "gt",
+    "gte",
+    "holds",
+    "hours",
+    "is_error",
+    "is_not_null",
+    "is_null",
+    "keep_lists",
+    "limit",
+    "literal",
+    "lt",
+    "lte",
+    "map_each",
+    "merge",
+    "millis",
+    "minutes",
+    "named",
+    "ne",
+    "one_of",
+    "path",
+    "pipeline",
+    "python_tool",
+    "recipient_list",
+    "router",
+    "scatter_gather",
+    "schema_map",
+    "seconds",
+    "some",
+    "sort",
+    "step",
+    "template",
+    "tool",
+    "when",
+    "wire_tap",
+]
+
+_HOMES = {
+    "weft.dsl.compositions": ("Composition", "compile", "composition", "named"),
+    "weft.dsl.local": ("python_tool",),
+    "weft.dsl.references": (
+        "agent", "constant", "construct", "from_input", "from_previous", "from_step", "tool",
+    ),
+    "weft.expr.comparisons": (
+        "contains", "eq", "gt", "gte", "is_error", "is_not_null", "is_null", "lt", "lte", "ne", "one_of",
+    ),
+    "weft.expr.durations": ("hours", "millis", "minutes", "seconds"),
+    "weft.expr.fields": ("coalesce", "concat", "each", "literal", "path", "some", "template"),
+    "weft.patterns.aggregation": ("dedupe", "flatten", "keep_lists", "limit", "merge", "sort"),
+    "weft.patterns.contract": ("Op",),
+    "weft.patterns.enricher": ("enricher",),
+    "weft.patterns.filter": ("filter",),
+    "weft.patterns.map_each": ("map_each",),
+    "weft.patterns.pipeline": ("pipeline", "step"),
+    "weft.patterns.recipient_list": ("recipient_list",),
+    "weft.patterns.router": ("holds", "router", "when"),
+    "weft.patterns.scatter_gather": ("scatter_gather",),
+    "weft.patterns.schema_map": ("schema_map",),
+    "weft.patterns.wire_tap": ("wire_tap",),
+    "weft.ports": ("Json",),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

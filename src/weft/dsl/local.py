@@ -1,0 +1,131 @@
+"""Tools written as Python functions: for tests, demos and local work."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from weft.errors import ExecutionFailed, nearest
+from weft.expr.types import function_types
+from weft.ir.nodes import JSON_TYPES
+from weft.ir.operations import ToolCall
+from weft.patterns.contract import Op
+from weft.ports import Invoke, ToolRef, ToolType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PLAIN = frozenset(JSON_TYPES)
+
+
+class PythonTool(Op[Any, R], Generic[P, R]):
+    """A function as a tool; calling it calls the function.
+
+    An object is the function's keyword arguments, as for any tool; a positional-only parameter takes the whole value.
+    """
+
+    __slots__ = ("description", "function", "name", "types")
+
+    def __init__(self, function: Callable[P, Any], name: str, description: str | None) -> None:
+        super().__init__(ToolCall(name=name))
+        self.function = function
+        self.name = name
+        self.description = description or inspect.getdoc(function)
+        self.types = ToolType(*function_types(function))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    def invoke(self) -> Invoke:
+        """Return the function as plans call it."""
+        function: Any = self.function
+        whole = any(one.kind is one.POSITIONAL_ONLY for one in inspect.signature(function).parameters.values())
+        arguments = None if whole else self._arguments()
+        if inspect.iscoroutinefunction(function):
+            return _awaited(function, arguments)
+
+        async def invoke(value: Any, call: Any) -> Any:
+            result = function(value) if arguments is None else function(**arguments(value))
+            return _json(await cast("Awaitable[Any]", result) if inspect.isawaitable(result) else result)
+
+        return invoke
+
+    def _arguments(self) -> Callable[[Any], dict[str, Any]]:
+        parameters = inspect.signature(self.function).parameters.values()
+        known = {one.name for one in parameters if one.kind is not one.VAR_KEYWORD}
+        open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        needed = {one.name for one in parameters if one.name in known and one.default is one.empty}
+        name = self.name
+
+        def arguments(value: Any) -> dict[str, Any]:
+            given = cast("dict[str, Any]", value if type(value) is dict else {})
+            if not needed <= given.keys():
+                missing = sorted(needed - given.keys())
+                raise ExecutionFailed(f"Tool '{name}' needs the argument {missing[0]!r}", code="InvalidArguments")
+            if not open_ended and not given.keys() <= known:
+                extra = sorted(given.keys() - known)[0]
+                close = nearest(extra, known)
+                hint = f"did you mean {close!r}?" if close else f"it takes {', '.join(sorted(known)) or 'nothing'}"
+                raise ExecutionFailed(f"Tool '{name}' takes no argument {extra!r}", code="InvalidArguments", hint=hint)
+            return given
+
+        return arguments
+
+
+def _awaited(function: Callable[..., Awaitable[Any]], arguments: Callable[[Any], dict[str, Any]] | None) -> Invoke:
+    async def invoke(value: Any, call: Any) -> Any:
+        result = await (function(value) if arguments is None else function(**arguments(value)))
+        return result if type(result) in PLAIN else _json(result)
+
+    return invoke
+
+
+def _json(result: Any) -> Any:
+    """Return a function's result as JSON: models and dataclasses become objects, tuples become lists."""
+    if type(result) in PLAIN:
+        return result
+    try:
+        return to_jsonable_python(result)
+    except PydanticSerializationError as error:
+        raise ExecutionFailed(f"the result is not JSON: {error}", code="NotJson") from None
+
+
+@overload
+def python_tool(function: Callable[P, R], /) -> PythonTool[P, R]: ...
+@overload
+def python_tool(
+    *, name: str | None = None, description: str | None = None
+) -> Callable[[Callable[P, R]], PythonTool[P, R]]: ...
+
+
+def python_tool(function: Any = None, /, *, name: str | None = None, description: str | None = None) -> Any:
+    """Make a tool of a function: `@w.python_tool`, or `@w.python_tool(name="web_search")`."""
+
+    def made(inner: Callable[..., Any]) -> PythonTool[..., Any]:
+        return PythonTool(inner, name or inner.__name__, description)
+
+    return made if function is None else made(function)
+
+
+class LocalTools:
+    """An upstream of Python functions."""
+
+    def __init__(self, tools: Iterable[PythonTool[..., Any]] = ()) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    def bind(self, ref: ToolRef) -> Invoke | None:
+        """Return the function, ready to be called."""
+        found = self._tools.get(ref.name)
+        return None if found is None else found.invoke()
+
+    def describe(self, ref: ToolRef) -> ToolType | None:
+        """Return the types of the function's signature."""
+        found = self._tools.get(ref.name)
+        return None if found is None else found.types
+
+    def names(self) -> list[str]:
+        """Return the names of all functions."""
+        return list(self._tools)

@@ -1,0 +1,85 @@
+"""References to what exists elsewhere: tools and agents, by name; and where a step's input comes from."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, overload
+
+from weft.expr.fields import path_text
+from weft.expr.types import schema_of
+from weft.ir.bindings import Binding
+from weft.ir.operations import AgentCall, ToolCall
+from weft.patterns.contract import Op
+from weft.ports import ToolType
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class ToolReference(Op[A, B]):
+    """A tool by name; the types an author gave are checked before running and are not part of the document."""
+
+    __slots__ = ("types",)
+
+    def __init__(self, node: ToolCall | AgentCall, types: ToolType | None) -> None:
+        super().__init__(node)
+        self.types = types
+
+    @property
+    def name(self) -> str:
+        """The name, which is all that the document says."""
+        return self.node.name  # pyright: ignore  (both nodes have one)
+
+
+@overload
+def tool(name: str, /, *, server: str | None = None, version: str | None = None) -> Op[Any, Any]: ...
+@overload
+def tool(
+    name: str, input: type[A], output: type[B], /, *, server: str | None = None, version: str | None = None
+) -> Op[A, B]: ...
+
+
+def tool(
+    name: str, input: Any = None, output: Any = None, /, *, server: str | None = None, version: str | None = None
+) -> Op[Any, Any]:
+    """Refer to a tool: `w.tool("web_search")`, or with its types, `w.tool("web_search", str, list[Hit])`."""
+    given = {"name": name, "server": server, "version": version}
+    node = ToolCall.model_validate({key: value for key, value in given.items() if value is not None})
+    return ToolReference(node, _types(input, output))
+
+
+def agent(name: str, skill: str, *, version: str | None = None) -> Op[Any, Any]:
+    """Refer to a skill of an agent: `w.agent("research-agent", "research_topic")`."""
+    given = {"name": name, "skill": skill, "version": version}
+    node = AgentCall.model_validate({key: value for key, value in given.items() if value is not None})
+    return ToolReference(node, None)
+
+
+def _types(input: Any, output: Any) -> ToolType | None:
+    if input is None and output is None:
+        return None
+    return ToolType(schema_of(input), schema_of(output))
+
+
+def from_input(path: object = "$") -> Binding:
+    """Take a step's input from the pipeline's own input."""
+    return Binding.model_validate({"input": {"path": path_text(path)}})
+
+
+def from_step(step: str, path: object = "$") -> Binding:
+    """Take a step's input from the result of an earlier step."""
+    return Binding.model_validate({"step": {"stepId": step, "path": path_text(path)}})
+
+
+def from_previous(path: object = "$") -> Binding:
+    """Take a step's input from the result just before it."""
+    return Binding.model_validate({"previous": {"path": path_text(path)}})
+
+
+def constant(value: Any) -> Binding:
+    """Give a step the same input each time."""
+    return Binding.model_validate({"constant": {"value": value}})
+
+
+def construct(**fields: Binding) -> Binding:
+    """Give a step an object whose fields come from several places."""
+    return Binding.model_validate({"construct": {"fields": fields}})

@@ -1,0 +1,255 @@
+"""Every error weft raises, and the problems it finds in what people write.
+
+    WeftError
+    ├── InputError                 somebody wrote something wrong: a document, an expression, a name
+    │   ├── DocumentInvalid        carries every Problem found in one run
+    │   ├── ExpressionInvalid      a path, predicate, CEL condition, template, schema or duration
+    │   │   └── InvalidJsonPath
+    │   └── NotFound               no tool, composition or step has that name
+    ├── ExecutionFailed            a composition cannot go on with the value it was given
+    ├── ToolFailed                 the tool ran and said no: the model must see it
+    └── InfrastructureError        may be retried by rule
+        ├── UpstreamUnavailable    refused, gone, unreachable
+        ├── DeadlineExceeded       late
+        └── LimitExceeded          something is larger than its limit
+            └── BudgetSpent        a budget that all branches of a root call share: no pattern may swallow it
+
+Nothing is classified by its message: `code`, `retryable`, `retry_after`, `origin` and `path` say what happened.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Retryable = Literal["yes", "no", "unknown-outcome"]
+Origin = Literal["caller", "gateway", "store", "upstream"]
+Severity = Literal["error", "warning"]
+
+SHOWN = 80
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name that a mistyped one most likely meant."""
+    if not isinstance(name, str):
+        return None
+    choices = list(known)
+    folded = {choice.casefold().replace("_", "").replace("-", ""): choice for choice in choices}
+    same = folded.get(name.casefold().replace("_", "").replace("-", ""))
+    if same is not None and same != name:
+        return same
+    return next(iter(difflib.get_close_matches(name[:SHOWN], choices, n=1, cutoff=0.6)), None)
+
+
+def shown(value: object) -> str:
+    """Return a value as an error may show it: escaped, at most 80 characters."""
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+class WeftError(Exception):
+    """Anything that weft itself reports; `code` is stable, the sentence may improve."""
+
+    code: str = "WeftError"
+    retryable: Retryable = "no"
+    origin: Origin = "gateway"
+    retry_after: float | None = None
+
+    def __init__(self, message: str, *, code: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.path: tuple[str, ...] = ()
+        self.trace: object = None
+        self.code = code or type(self).code
+
+    def within(self, step: str) -> None:
+        """Record, from the inside out, the step through which this error passes."""
+        self.path = (step, *self.path)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error as the object that predicates, traces and doors read."""
+        told: dict[str, Any] = {
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+            "origin": self.origin,
+            "path": list(self.path),
+        }
+        if self.retry_after is not None:
+            told["retryAfterMs"] = round(self.retry_after * 1000)
+        if self.hint is not None:
+            told["hint"] = self.hint
+        return told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a document: where, what, what was expected, what was probably meant."""
+
+    code: str
+    message: str
+    loc: tuple[str | int, ...] = ()
+    pointer: str = ""
+    value: str | None = None
+    expected: str | None = None
+    suggestion: str | None = None
+    severity: Severity = "error"
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        place = self.pointer or "/"
+        if self.file is not None:
+            position = f":{self.line}:{self.column}" if self.line is not None else ""
+            place = f"{self.file}{position} {place}"
+        parts = [f"{place}: {self.severity}: {self.message} [{self.code}]"]
+        if self.value is not None and self.value not in self.message:
+            parts.append(f"got {self.value}")
+        if self.expected is not None:
+            parts.append(f"expected {self.expected}")
+        if self.suggestion is not None:
+            parts.append(f"did you mean {self.suggestion!r}?")
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the problem as `weft validate --json` prints it, without what is unknown."""
+        told = {
+            "severity": self.severity,
+            "code": self.code,
+            "pointer": self.pointer,
+            "message": self.message,
+            "value": self.value,
+            "expected": self.expected,
+            "suggestion": self.suggestion,
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    def moved(self, *loc: str | int) -> Problem:
+        """Return the same problem, found below a longer place."""
+        return replace(self, loc=(*loc, *self.loc))
+
+
+class InputError(WeftError):
+    """Somebody wrote something that weft cannot take."""
+
+    code = "InputError"
+    origin: Origin = "caller"
+
+
+class DocumentInvalid(InputError):
+    """A document with errors in it; `problems` has every one of them, warnings too."""
+
+    code = "DocumentInvalid"
+
+    def __init__(self, problems: list[Problem]) -> None:
+        wrong = [problem for problem in problems if problem.severity == "error"]
+        super().__init__("\n".join(str(problem) for problem in wrong) or "invalid document")
+        self.problems = problems
+
+
+class ExpressionInvalid(InputError):
+    """A small language's text that does not compile; `position` is an offset in characters."""
+
+    code = "ExpressionInvalid"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        value: object = None,
+        expected: str | None = None,
+        suggestion: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.value = None if value is None else shown(value)
+        self.expected = expected
+        self.suggestion = suggestion
+        self.position = position
+
+
+class InvalidJsonPath(ExpressionInvalid):
+    """A path that is not RFC 9535, or one that weft refuses."""
+
+    code = "InvalidJsonPath"
+
+    def __init__(self, path: str, reason: str, *, code: str | None = None, position: int | None = None) -> None:
+        text = path if len(path) <= SHOWN else path[: SHOWN - 3] + "..."
+        super().__init__(f"Invalid JSONPath '{text}': {reason}", code=code, value=path, position=position)
+
+
+class NotFound(InputError):
+    """Nothing is registered under that name."""
+
+    code = "NotFound"
+
+    def __init__(self, what: str, name: str, known: Iterable[str] = ()) -> None:
+        close = nearest(name, known)
+        super().__init__(f"{what} not found: {name}", hint=f"did you mean {close!r}?" if close else None)
+        self.name = name
+
+
+class ExecutionFailed(WeftError):
+    """A composition cannot go on with the value that it was given."""
+
+    code = "ExecutionFailed"
+
+
+class ToolFailed(WeftError):
+    """The tool ran and said no; `content` is what it said, for the model to read."""
+
+    code = "ToolFailed"
+    origin: Origin = "upstream"
+
+    def __init__(self, tool: str, content: Any) -> None:
+        super().__init__(f"Tool '{tool}' failed: {content if isinstance(content, str) else shown(content)}")
+        self.tool = tool
+        self.content = content
+
+
+class InfrastructureError(WeftError):
+    """Something between weft and the work broke; a rule may retry it."""
+
+    code = "InfrastructureError"
+    retryable: Retryable = "yes"
+
+
+class UpstreamUnavailable(InfrastructureError):
+    """The server that has the tool cannot be reached."""
+
+    code = "UpstreamUnavailable"
+    origin: Origin = "upstream"
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"Upstream '{server}' is unavailable: {reason}")
+        self.server = server
+
+
+class DeadlineExceeded(InfrastructureError):
+    """The call, or a part with a time limit of its own, took too long."""
+
+    code = "DeadlineExceeded"
+    retryable: Retryable = "unknown-outcome"
+
+
+class LimitExceeded(InfrastructureError):
+    """A limit was reached; its name is the error's code."""
+
+    code = "LimitExceeded"
+    retryable: Retryable = "no"
+
+    def __init__(self, name: str, limit: int | float, what: str) -> None:
+        super().__init__(f"{name}: {what} (limit {limit})", code=name)
+        self.limit = limit
+
+
+class BudgetSpent(LimitExceeded):
+    """A budget that all branches of a root call share is spent; dropping a branch would not bring it back."""

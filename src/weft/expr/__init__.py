@@ -1,0 +1,1 @@
+"""The small languages inside a document: paths, predicates, conditions, templates, schemas, durations."""

@@ -1,0 +1,254 @@
+"""What a JSON Schema says about places in a value, as far as that can be known before there is one.
+
+A schema that says nothing ({}) is compatible with everything. Verdicts are three: certainly, perhaps, certainly not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+from weft.errors import nearest
+from weft.expr.paths import Path
+from weft.ports import Schema
+
+Verdict: TypeAlias = Literal["fine", "perhaps", "impossible"]
+ANY: Schema = {}
+MAX_DEPTH = 12
+NAMED = "x-weft-type"
+"""Carries the name of a type of which nothing but its name is known."""
+PLAIN = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_WORST: dict[Verdict, int] = {"fine": 0, "perhaps": 1, "impossible": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a schema has at a path, and whether a value of that schema can have it."""
+
+    schema: Schema
+    verdict: Verdict = "fine"
+    reason: str = ""
+    suggestion: str | None = None
+
+
+def named_type(name: str) -> Schema:
+    """Return what a type's name says: `string`, `Paper[]`, or only that it is called that."""
+    if name.endswith("[]"):
+        return array_of(named_type(name[:-2]))
+    if name in PLAIN:
+        return {"type": name}
+    return ANY if name in ("", "any", "json") else {NAMED: name}
+
+
+def array_of(items: Schema) -> Schema:
+    """Return the schema of a list of such items."""
+    return {"type": "array", "items": _without_defs(items), **_defs(items)}
+
+
+def object_of(fields: Mapping[str, Schema]) -> Schema:
+    """Return the schema of an object that has exactly these fields."""
+    defs: dict[str, Any] = {}
+    for schema in fields.values():
+        defs.update(schema.get("$defs", {}))
+    closed: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _without_defs(schema) for name, schema in fields.items()},
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+    return {**closed, "$defs": defs} if defs else closed
+
+
+def any_of(schemas: Iterable[Schema]) -> Schema:
+    """Return the schema of a value that fits one of these; nothing is known when nothing is known of one."""
+    distinct: list[Schema] = []
+    for schema in schemas:
+        if not schema:
+            return ANY
+        if schema not in distinct:
+            distinct.append(schema)
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else ANY
+    return {"anyOf": distinct}
+
+
+def types_of(schema: Schema, depth: int = MAX_DEPTH) -> frozenset[str] | None:
+    """Return the JSON types that a value may have; None when the schema does not say."""
+    schema = deref(schema)
+    if depth == 0:
+        return None
+    if (named := schema.get("type")) is not None:
+        return frozenset([named] if isinstance(named, str) else cast("list[str]", named))
+    if "const" in schema:
+        return frozenset({type_of(schema["const"])})
+    if "enum" in schema:
+        return frozenset(type_of(value) for value in schema["enum"])
+    parts: set[str] = set()
+    for branch in _branches(schema):
+        if (types := types_of(branch, depth - 1)) is None:
+            return None
+        parts |= types
+    return frozenset(parts) or None
+
+
+def type_of(value: object) -> str:
+    """Return the JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def deref(schema: Schema) -> Schema:
+    """Follow local references; one that leads nowhere, or in a circle, says nothing."""
+    for _ in range(MAX_DEPTH):
+        ref = schema.get("$ref")
+        if not isinstance(ref, str):
+            return schema
+        target = schema.get("$defs", {}).get(ref.removeprefix("#/$defs/")) if ref.startswith("#/$defs/") else None
+        if target is None:
+            return ANY
+        schema = {**target, **_defs(schema)}
+    return ANY
+
+
+def items_of(schema: Schema) -> Schema:
+    """Return the schema of a list's items."""
+    schema = deref(schema)
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        return {**cast("Mapping[str, Any]", items), **_defs(schema)}
+    branches = [items_of(branch) for branch in _branches(schema) if may_be(branch, "array")]
+    return any_of(branches) if branches else ANY
+
+
+def may_be(schema: Schema, kind: str) -> bool:
+    """Tell whether a value of this schema can have that type."""
+    types = types_of(schema)
+    return types is None or bool(_widened(types) & _widened(frozenset({kind})))
+
+
+def look(schema: Schema, path: Path) -> Found:
+    """Return what a schema has at a path."""
+    if path.steps is None:
+        return Found({"type": "array"} if not path.singular else ANY)
+    found = Found(schema)
+    many = False
+    for step in path.steps:
+        inner = _step(found.schema, step)
+        if inner.verdict == "impossible":
+            return inner
+        worse = inner if _WORST[inner.verdict] >= _WORST[found.verdict] else found
+        found = Found(inner.schema, worse.verdict, worse.reason, worse.suggestion)
+        many = many or step is None
+    return Found(array_of(found.schema), found.verdict, found.reason, found.suggestion) if many else found
+
+
+def fits(given: Schema, wanted: Schema, depth: int = MAX_DEPTH) -> tuple[Verdict, str]:
+    """Tell whether a value of one schema is accepted where another is wanted, and why not."""
+    given, wanted = deref(given), deref(wanted)
+    have, want = types_of(given), types_of(wanted)
+    if given.get(NAMED, wanted.get(NAMED)) != wanted.get(NAMED, given.get(NAMED)):
+        return "perhaps", f"{given[NAMED]} given where {wanted[NAMED]} is expected"
+    if have is None or want is None or depth == 0:
+        return "fine", ""
+    common = _widened(have) & _widened(want)
+    if not common:
+        return "impossible", f"{_list(have)} given where {_list(want)} is expected"
+    worst: tuple[Verdict, str] = "fine", ""
+    if not have <= _widened(want):
+        worst = "perhaps", f"{_list(have)} given where {_list(want)} is expected"
+    checks: list[tuple[Verdict, str]] = []
+    if have == want == {"object"}:
+        checks = list(_fields_fit(given, wanted, depth - 1))
+    elif have == want == {"array"}:
+        verdict, why = fits(items_of(given), items_of(wanted), depth - 1)
+        checks = [(verdict, f"items: {why}")]
+    return max([worst, *checks], key=lambda check: _WORST[check[0]])
+
+
+def _fields_fit(given: Schema, wanted: Schema, depth: int) -> Iterable[tuple[Verdict, str]]:
+    have = cast("Mapping[str, Any]", given.get("properties", {}))
+    sure = set(cast("Sequence[str]", given.get("required", ())))
+    for name in cast("Sequence[str]", wanted.get("required", ())):
+        if name not in have and given.get("additionalProperties") is False:
+            yield "impossible", f"field {name!r} is required and never given"
+        elif have and name not in have:
+            yield "perhaps", f"field {name!r} is required and may not be given"
+    for name, schema in cast("Mapping[str, Any]", wanted.get("properties", {})).items():
+        if name in have and isinstance(schema, Mapping):
+            verdict, why = fits({**have[name], **_defs(given)}, {**schema, **_defs(wanted)}, depth)
+            certain = verdict if name in sure or verdict == "fine" else "perhaps"
+            yield cast(Verdict, certain), f"field {name!r}: {why}"
+
+
+def _step(schema: Schema, step: str | int | None) -> Found:
+    schema = deref(schema)
+    types = types_of(schema)
+    container = "object" if isinstance(step, str) else "array"
+    if types is not None and container not in types:
+        if step is None and "object" in types:
+            return Found(ANY)
+        return Found(
+            ANY, "impossible", f"{_list(types)} has no {f'field {step!r}' if container == 'object' else 'items'}"
+        )
+    branches = [branch for branch in _branches(schema) if may_be(branch, container)]
+    if branches and "properties" not in schema and "items" not in schema:
+        return _best([_step(branch, step) for branch in branches])
+    if isinstance(step, str):
+        return _field(schema, step)
+    return Found(items_of(schema))
+
+
+def _field(schema: Schema, name: str) -> Found:
+    fields = schema.get("properties")
+    if not isinstance(fields, Mapping):
+        extra = schema.get("additionalProperties")
+        return Found({**cast("Mapping[str, Any]", extra), **_defs(schema)} if isinstance(extra, Mapping) else ANY)
+    known = cast("Mapping[str, Any]", fields)
+    if name in known:
+        field = known[name]
+        return Found({**cast("Mapping[str, Any]", field), **_defs(schema)} if isinstance(field, Mapping) else ANY)
+    close = nearest(name, known)
+    if schema.get("additionalProperties") is False:
+        return Found(ANY, "impossible", f"there is no field {name!r}", close)
+    return Found(ANY, "perhaps", f"field {name!r} is not declared", close)
+
+
+def _best(options: list[Found]) -> Found:
+    verdict = min((option.verdict for option in options), key=lambda one: _WORST[one])
+    kept = [option for option in options if option.verdict == verdict]
+    return Found(any_of([option.schema for option in kept]), verdict, kept[0].reason, kept[0].suggestion)
+
+
+def _branches(schema: Schema) -> list[Schema]:
+    branches = cast("list[Any]", [*schema.get("anyOf", ()), *schema.get("oneOf", ())])
+    return [{**branch, **_defs(schema)} for branch in branches if isinstance(branch, Mapping)]
+
+
+def _widened(types: frozenset[str]) -> frozenset[str]:
+    return types | {"integer"} if "number" in types else types
+
+
+def _list(types: frozenset[str]) -> str:
+    return " or ".join(sorted(types))
+
+
+def _defs(schema: Schema) -> dict[str, Any]:
+    return {"$defs": schema["$defs"]} if "$defs" in schema else {}
+
+
+def _without_defs(schema: Schema) -> Schema:
+    return {key: value for key, value in schema.items() if key != "$defs"} if "$defs" in schema else schema

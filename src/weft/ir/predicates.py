@@ -1,0 +1,73 @@
+"""Predicates: one field against one constant. All that filters, routes and cache conditions know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, cast
+
+from pydantic import model_validator
+
+from weft.errors import ExpressionInvalid
+from weft.expr.paths import compile_path
+from weft.expr.predicates import ABSENT, compile_test, parse_predicate
+from weft.ir.nodes import AnyJson, Node, PathText, refuse
+from weft.ir.values import unwrap_values
+
+PREFIX = "COMPARISON_OP_"
+TAKES_NO_VALUE = frozenset({"is_null", "is_not_null", "is_error"})
+
+
+class FieldPredicate(Node):
+    """`{field, op, value}`; the string `item.relevance > 0.7` is taken too."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"path": "field", "operator": "op"}
+    keeps_null: ClassVar[frozenset[str]] = frozenset({"value"})
+
+    field: PathText = "$"
+    op: str
+    value: AnyJson = None
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            try:
+                field, op, constant = parse_predicate(value)
+            except ExpressionInvalid as error:
+                raise refuse(error.code, error.message, value=error.value, expected=error.expected) from None
+            return {"field": field, "op": op, "value": constant}
+        if not isinstance(value, dict):
+            return value
+        given = dict(cast("dict[str, Any]", value))
+        if isinstance(op := given.get("op"), str):
+            given["op"] = _op_name(op)
+        if "value" in given:
+            given["value"] = unwrap_values(given["value"])
+            if given["value"] is None and given.get("op") in TAKES_NO_VALUE:
+                del given["value"]
+        return given
+
+    @model_validator(mode="after")
+    def _compiles(self) -> FieldPredicate:
+        try:
+            self._test()
+        except ExpressionInvalid as error:
+            raise refuse(
+                error.code, error.message, value=error.value, expected=error.expected, suggestion=error.suggestion
+            ) from None
+        return self
+
+    def _test(self) -> Callable[[Any], bool]:
+        return compile_test(self.op, self.value if "value" in self.model_fields_set else ABSENT)
+
+    def compile(self) -> Callable[[Any], bool]:
+        """Return the test of a whole item: a missing field counts as null."""
+        test, get = self._test(), compile_path(self.field).get
+        return lambda item: test(get(item))
+
+
+def _op_name(op: str) -> str:
+    if op.startswith(PREFIX):
+        return op.removeprefix(PREFIX).lower()
+    if op in ("isNull", "isNotNull", "isError"):
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in op)
+    return op

@@ -1,0 +1,33 @@
+"""The closed catalogue of patterns, by the key that documents use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.ir.operations import add_kinds
+from weft.patterns.contract import Pattern
+from weft.patterns.enricher import Enricher
+from weft.patterns.filter import Filter
+from weft.patterns.map_each import MapEach
+from weft.patterns.pipeline import Pipeline
+from weft.patterns.recipient_list import RecipientList
+from weft.patterns.router import Router
+from weft.patterns.scatter_gather import ScatterGather
+from weft.patterns.schema_map import SchemaMap
+from weft.patterns.wire_tap import WireTap
+
+__all__ = ["CATALOGUE", "Pattern"]
+
+CATALOGUE: Mapping[str, type[Pattern]] = {
+    "pipeline": Pipeline,
+    "router": Router,
+    "scatterGather": ScatterGather,
+    "filter": Filter,
+    "schemaMap": SchemaMap,
+    "mapEach": MapEach,
+    "enricher": Enricher,
+    "wireTap": WireTap,
+    "recipientList": RecipientList,
+}
+
+add_kinds(CATALOGUE)

@@ -1,0 +1,232 @@
+"""What a pattern is: data that compiles, once, to a function that runs.
+
+A pattern's file holds its model, its spellings, `compile`, `flow` and the builder that authors call. `compile` asks the
+Compiler for whatever it stands on and returns either a `Run` (touches the world) or a `Pure` (only moves data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from weft.errors import ExecutionFailed, WeftError
+from weft.ir.nodes import Node
+from weft.ir.operations import kind_of, operation_ir
+from weft.ports import Clock, Json, Schema
+
+A_contra = TypeVar("A_contra", contravariant=True)
+B_co = TypeVar("B_co", covariant=True)
+
+Value: TypeAlias = Any
+"""A JSON value on its way through a plan: typed loosely, since every pattern checks what it needs."""
+
+
+class Root(Protocol):
+    """What all branches of one root call share."""
+
+    clock: Clock
+    steps_left: int
+
+    def spend_steps(self, count: int) -> None:
+        """Take steps from the budget of the root call."""
+        ...
+
+    def need_calls(self, count: int) -> None:
+        """Refuse at once what would need more upstream calls than are left."""
+        ...
+
+    def spend_rows(self, count: int) -> None:
+        """Take rows that a fan-out produced from the budget of the root call."""
+        ...
+
+    def warn(self, message: str) -> None:
+        """Tell the caller, beside the result, what was dropped on the way."""
+        ...
+
+    def detach(self, work: Coroutine[Any, Any, object]) -> None:
+        """Hand over work that outlives the call: the engine owns it, bounds it and waits for it when it drains."""
+        ...
+
+
+class Call(Protocol):
+    """One root call, seen from one place in it."""
+
+    root: Root
+    deadline: float
+    traced: bool
+
+    def open(self, step: Step, value: Value, name: str = "") -> Call:
+        """Begin a span below this one, under the step's name or another."""
+        ...
+
+    def close(self, value: Value) -> None:
+        """End the span well."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """End the span with an error."""
+        ...
+
+    def skip(self, step: Step) -> None:
+        """Record a step that did not run."""
+        ...
+
+    def until(self, deadline: float) -> Call:
+        """Return the same place with an earlier deadline."""
+        ...
+
+
+Run: TypeAlias = Callable[[Value, Call], Awaitable[Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pure:
+    """A compiled operation that only moves data; `rows` maps it over a list in one loop, when that is faster."""
+
+    fn: Callable[[Value], Value]
+    rows: Callable[[list[Value]], list[Value]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A compiled operation: the name of its place, its kind, and the tool that it calls, if it is one."""
+
+    name: str
+    kind: str
+    run: Run
+    pure: Pure | None = None
+    target: str = ""
+
+
+async def perform(step: Step, value: Value, call: Call, name: str = "") -> Value:
+    """Run one step as a branch of its own: a span, and the step's name on its errors."""
+    inner = call.open(step, value, name) if call.traced else call
+    try:
+        result = step.pure.fn(value) if step.pure is not None else await step.run(value, inner)
+    except BaseException as error:
+        if isinstance(error, WeftError):
+            error.within(name or step.name)
+        if call.traced:
+            inner.fail(error)
+        raise
+    if call.traced:
+        inner.close(result)
+    return result
+
+
+class Compiler(Protocol):
+    """What `compile` may ask for."""
+
+    def operation(self, operation: Node, name: str) -> Step:
+        """Return a nested operation, compiled, under the name of its place."""
+        ...
+
+    def branch(self, operation: Node, fallback: str) -> Step:
+        """Return a nested operation under the name of the tool that it calls, when it does nothing else."""
+        ...
+
+    def named(self, tool: str) -> Step:
+        """Return the tool or composition of that name, compiled."""
+        ...
+
+
+class Flow(Protocol):
+    """What `flow` may ask for: schemas of nested operations, and a place to report what cannot work."""
+
+    def operation(self, operation: Node, given: Schema, *at: str | int) -> Schema:
+        """Return what a nested operation gives for such a value; `at` is its place below this pattern."""
+        ...
+
+    def named(self, tool: str, given: Schema, *at: str | int) -> Schema:
+        """Return what the tool of that name gives for such a value."""
+        ...
+
+    def error(self, code: str, message: str, *at: str | int, **details: str | None) -> None:
+        """Report what certainly fails."""
+        ...
+
+    def warning(self, code: str, message: str, *at: str | int, **details: str | None) -> None:
+        """Report what may fail."""
+        ...
+
+
+class Pattern(Node):
+    """A way to compose operations."""
+
+    def compile(self, c: Compiler) -> Run | Pure:
+        """Return the function that runs this pattern."""
+        raise TypeError(f"{type(self).__name__} has no compile")
+
+    def flow(self, given: Schema, f: Flow) -> Schema:
+        """Return the schema of the result for an input of the given schema; {} when nothing is known."""
+        raise TypeError(f"{type(self).__name__} has no flow")
+
+    def names(self) -> Iterable[tuple[str, tuple[str | int, ...]]]:
+        """Return tools that this pattern names outside of its operations, each with its place."""
+        return ()
+
+
+class Op(Generic[A_contra, B_co]):
+    """What authors hold: an operation that takes A and gives B.
+
+    `parts` are the operations it was built from, so that what was given a name or used twice can be found again.
+    """
+
+    __slots__ = ("node", "parts")
+
+    def __init__(self, node: Node, parts: Iterable[Op[Any, Any]] = ()) -> None:
+        self.node = node
+        self.parts = tuple(parts)
+
+    @property
+    def pattern(self) -> str:
+        """The tag of the pattern, or `tool`, `composition`, `agent`."""
+        return kind_of(self.node)
+
+    def to_ir(self) -> dict[str, Json]:
+        """Return the operation as canonical JSON: `{kind: body}`."""
+        return operation_ir(self.node)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.to_ir()!r}>"
+
+
+Operand: TypeAlias = Op[Any, Any]
+
+
+def require_list(value: Value, who: str) -> list[Value]:
+    """Return the value when it is a list, else fail with the sentence that users know."""
+    if type(value) is list:
+        return value
+    raise ExecutionFailed(f"{who} requires array input", hint=f"it was given {type_name(value)}")
+
+
+def type_name(value: Value) -> str:
+    """Return the JSON name of a value's type, with its article."""
+    return _TYPE_NAMES.get(type(value), "something that is not JSON")
+
+
+_TYPE_NAMES: Mapping[type, str] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def operand(given: object, who: str) -> Op[Any, Any]:
+    """Return what an author put where an operation belongs, or say what belongs there."""
+    if isinstance(given, Op):
+        return given  # pyright: ignore[reportUnknownVariableType]  (isinstance cannot tell the parameters)
+    hint = (
+        f"; write w.tool({given!r})"
+        if isinstance(given, str)
+        else "; wrap it with @w.python_tool"
+        if callable(given)
+        else ""
+    )
+    raise TypeError(f"{who} takes operations (w.tool(..), a composition or a pattern), not {given!r}{hint}")

@@ -1,0 +1,110 @@
+"""Enricher: add to an object what other operations know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import Field
+
+from weft.errors import ExecutionFailed
+from weft.expr.fields import path_text
+from weft.expr.paths import compile_path
+from weft.expr.shapes import ANY, look, may_be
+from weft.ir.bindings import PathRef
+from weft.ir.nodes import Node
+from weft.ir.operations import Operation
+from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand, perform, type_name
+from weft.patterns.fanout import all_or_error
+from weft.patterns.flows import report_path
+from weft.ports import Schema
+
+Merge = Literal["nested", "spread", "replace"]
+
+
+class Enrichment(Node):
+    """A field to add, the operation that knows it, and the part of the object that the operation is given."""
+
+    aliases: ClassVar[Mapping[str, str]] = {"source": "operation"}
+
+    field: Annotated[str, Field(min_length=1, max_length=256)]
+    operation: Operation
+    input: PathRef | None = None
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(given := cast("dict[str, Any]", value).get("input"), dict):
+            inner = cast("dict[str, Any]", given).get("input")
+            if inner is not None and len(cast("dict[str, Any]", given)) == 1:
+                return {**cast("dict[str, Any]", value), "input": inner}
+        return cast(Any, value)
+
+
+class Enricher(Pattern):
+    """Enrichments run at the same moment.
+
+    nested: the object with each result under its field. spread: a result that is an object gives its fields to the
+    object itself. replace: only the enrichments are kept.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {"merge": "mergeStrategy"}
+
+    enrichments: Annotated[list[Enrichment], Field(min_length=1)]
+    merge_strategy: Merge = "nested"
+
+    def compile(self, c: Compiler) -> Run | Pure:
+        steps = [c.operation(one.operation, one.field) for one in self.enrichments]
+        gets = [compile_path(one.input.path).get if one.input is not None else None for one in self.enrichments]
+        strategy = self.merge_strategy
+
+        async def run(value: Value, call: Call) -> Value:
+            if type(value) is not dict:
+                raise ExecutionFailed("Enricher requires object input", hint=f"it was given {type_name(value)}")
+            given = [value if get is None else get(value) for get in gets]
+            work = [perform(step, one, call) for step, one in zip(steps, given, strict=True)]
+            results = [await work[0]] if len(work) == 1 else await all_or_error(work)
+            enriched: dict[str, Value] = {} if strategy == "replace" else dict(cast("dict[str, Value]", value))
+            for step, result in zip(steps, results, strict=True):
+                if strategy == "spread" and type(result) is dict:
+                    enriched.update(cast("dict[str, Value]", result))
+                else:
+                    enriched[step.name] = result
+            return enriched
+
+        return run
+
+    def flow(self, given: Schema, f: Flow) -> Schema:
+        if not may_be(given, "object"):
+            f.error("NotAnObject", "Enricher requires object input", expected="an object")
+            return ANY
+        added: dict[str, Schema] = {}
+        for index, one in enumerate(self.enrichments):
+            into = given
+            if one.input is not None:
+                found = look(given, compile_path(one.input.path))
+                report_path(found, one.input.path, f, "enrichments", index, "input", "path")
+                into = found.schema
+            added[one.field] = f.operation(one.operation, into, "enrichments", index, "operation")
+        if self.merge_strategy == "spread":
+            return {"type": "object"}
+        known = {} if self.merge_strategy == "replace" else dict(given.get("properties", {}))
+        required = [] if self.merge_strategy == "replace" else list(given.get("required", ()))
+        return {"type": "object", "properties": {**known, **added}, "required": [*required, *added]}
+
+
+def enricher(*, merge: Merge = "nested", **fields: Op[Any, Any] | tuple[object, Op[Any, Any]]) -> Op[Any, Any]:
+    """Add fields that other operations know: `w.enricher(author=(p.author_id, w.tool("get_user")))`.
+
+    Each field is an operation on the whole object, or a pair of the part it is given and the operation.
+    """
+    parts: list[Op[Any, Any]] = []
+    enrichments: list[dict[str, Any]] = []
+    for field, given in fields.items():
+        part, source = given if isinstance(given, tuple) else (None, given)
+        operation = operand(source, "w.enricher")
+        parts.append(operation)
+        entry: dict[str, Any] = {"field": field, "operation": operation.node}
+        if part is not None:
+            entry["input"] = {"path": path_text(part)}
+        enrichments.append(entry)
+    return Op(Enricher.model_validate({"enrichments": enrichments, "mergeStrategy": merge}), parts)

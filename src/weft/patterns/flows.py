@@ -1,0 +1,52 @@
+"""What several patterns check when types flow through them."""
+
+from __future__ import annotations
+
+from weft.expr.shapes import Found, fits, may_be, type_of, types_of
+from weft.ir.predicates import FieldPredicate
+from weft.patterns.contract import Flow
+from weft.ports import Schema
+
+NUMERIC = frozenset({"gt", "gte", "lt", "lte"})
+
+
+def takes_array(given: Schema, who: str, f: Flow, *at: str | int) -> bool:
+    """Report an input that can never be a list."""
+    if may_be(given, "array"):
+        return True
+    f.error("NotAnArray", f"{who} requires array input", *at, value=said(given), expected="an array")
+    return False
+
+
+def report_path(found: Found, path: str, f: Flow, *at: str | int) -> None:
+    """Report a path that its schema cannot have, or may not have."""
+    if found.verdict == "impossible":
+        f.error("PathImpossible", f"Path {path}: {found.reason}", *at, value=path, suggestion=found.suggestion)
+    elif found.verdict == "perhaps":
+        f.warning("PathUncertain", f"Path {path}: {found.reason}", *at, value=path, suggestion=found.suggestion)
+
+
+def check_predicate(predicate: FieldPredicate, field: Schema, f: Flow, *at: str | int) -> None:
+    """Report a predicate that can never hold for such a field."""
+    if predicate.op in NUMERIC and not may_be(field, "number"):
+        _never(predicate, field, "a number", f, *at)
+    elif predicate.op == "contains" and not may_be(field, "string"):
+        _never(predicate, field, "a string", f, *at)
+    elif predicate.op == "eq" and fits({"type": type_of(predicate.value)}, field)[0] == "impossible":
+        _never(predicate, field, type_of(predicate.value), f, *at)
+
+
+def _never(predicate: FieldPredicate, field: Schema, wanted: str, f: Flow, *at: str | int) -> None:
+    f.error(
+        "PredicateNeverHolds",
+        f"{predicate.op} on {predicate.field} never holds: the field is {said(field)}",
+        *at,
+        value=predicate.op,
+        expected=f"a field that is {wanted}",
+    )
+
+
+def said(schema: Schema) -> str:
+    """Return a schema's types in words."""
+    types = types_of(schema)
+    return "anything" if types is None else " or ".join(sorted(types))

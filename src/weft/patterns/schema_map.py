@@ -1,0 +1,320 @@
+"""Schema map: build an object, field by field, from a value of another shape."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar, cast
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from weft.errors import ExecutionFailed, ExpressionInvalid, LimitExceeded
+from weft.expr.fields import Coalesce as CoalesceText
+from weft.expr.fields import Concat as ConcatText
+from weft.expr.fields import Literal as LiteralText
+from weft.expr.fields import TemplateText, is_path, path_text
+from weft.expr.paths import MISSING, compile_path
+from weft.expr.rows import Apply, FirstOf, Fixed, Names, Part, mapping, names_of
+from weft.expr.shapes import any_of, look, object_of
+from weft.expr.templates import MAX_BYTES, canonical, compile_template
+from weft.ir.nodes import AnyJson, Node, OneOf, PathText, expression, refuse
+from weft.ir.values import unwrap
+from weft.patterns.contract import Compiler, Flow, Op, Pattern, Pure, Run, Value
+from weft.patterns.flows import report_path
+from weft.ports import Schema
+
+MAX_LITERAL = 1 << 20
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def _canonical_template(text: Any) -> Any:
+    try:
+        return canonical(text) if isinstance(text, str) else text
+    except ExpressionInvalid as error:
+        raise refuse(error.code, error.message, value=error.value, expected=error.expected) from None
+
+
+TemplateString = Annotated[str, BeforeValidator(_canonical_template), AfterValidator(expression(compile_template))]
+
+
+class Coalesce(Node):
+    """The first of several places that is there and not null; null when none is."""
+
+    paths: Annotated[list[PathText], Field(min_length=1)]
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        return {"paths": value} if isinstance(value, list) else value
+
+    def read(self) -> Callable[[Value], Value]:
+        """Return the look-up."""
+        finds = [compile_path(path).get for path in self.paths]
+
+        def run(row: Value) -> Value:
+            for find in finds:
+                if (found := find(row)) is not None:
+                    return found
+            return None
+
+        return run
+
+
+class Template(Node):
+    """Text with `{name}` in it; each name is a place in the value."""
+
+    template: TemplateString
+    vars: dict[str, PathText] = {}
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        return {"template": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _names(self) -> Template:
+        expression(lambda text: compile_template(text, self.vars))(self.template)
+        return self
+
+    def read(self) -> Callable[[Value], Value]:
+        """Return the rendering."""
+        render = compile_template(self.template, self.vars).render
+        finds = {name: _required(path) for name, path in self.vars.items()}
+        return lambda row: render({name: find(row) for name, find in finds.items()})
+
+
+class Concat(Node):
+    """Several strings, joined; what is not a string is left out."""
+
+    paths: Annotated[list[PathText], Field(min_length=1)]
+    separator: str = ""
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        return {"paths": value} if isinstance(value, list) else value
+
+    def read(self) -> Callable[[Value], Value]:
+        """Return the join."""
+        finds = [compile_path(path).get for path in self.paths]
+        separator = self.separator
+
+        def run(row: Value) -> Value:
+            text = separator.join(found for find in finds if isinstance(found := find(row), str))
+            if len(text) > MAX_BYTES:
+                raise LimitExceeded("TemplateSize", MAX_BYTES, "concatenated text is too long")
+            return text
+
+        return run
+
+
+class Mappings(Node):
+    """An object inside the object, built from the same value."""
+
+    mappings: dict[str, FieldSource]
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        return value if not isinstance(value, dict) or "mappings" in value else {"mappings": value}
+
+
+class FieldSource(OneOf):
+    """Where one field comes from; a path that is not there is an error unless there is a `default`."""
+
+    noun: ClassVar[str] = "source of a field"
+    beside: ClassVar[frozenset[str]] = frozenset({"default"})
+    keeps_null: ClassVar[frozenset[str]] = frozenset({"literal", "default"})
+
+    path: PathText | None = None
+    literal: AnyJson = None
+    coalesce: Coalesce | None = None
+    template: Template | None = None
+    concat: Concat | None = None
+    nested: Mappings | None = None
+    default: AnyJson = None
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("$"):
+            return {"path": value}
+        if not isinstance(value, dict):
+            return value
+        given = dict(cast("dict[str, Any]", value))
+        if "literal" in given:
+            given["literal"] = unwrap(given["literal"])
+        if isinstance(given.get("template"), str):
+            given["template"] = {"template": given["template"], "vars": given.pop("vars", {})}
+        if isinstance(given.get("concat"), list) and "separator" in given:
+            given["concat"] = {"paths": given["concat"], "separator": given.pop("separator")}
+        return given
+
+    @model_validator(mode="after")
+    def _sized(self) -> FieldSource:
+        if "literal" in self.model_fields_set and _size(self.literal) > MAX_LITERAL:
+            raise refuse("LiteralTooLarge", "a literal of more than 1 MiB", expected=f"at most {MAX_LITERAL} bytes")
+        return self
+
+    def part(self) -> Part:
+        """Return how a row gives this field, in the terms of generated loops."""
+        if self.path is not None:
+            names = names_of(compile_path(self.path))
+            if names is not None and "default" not in self.model_fields_set:
+                return Names(names)
+        elif self.coalesce is not None:
+            names = [names_of(compile_path(path)) for path in self.coalesce.paths]
+            single = [name[0] for name in names if name is not None and len(name) == 1]
+            if len(single) == len(names):
+                return FirstOf(tuple(single))
+        elif self.nested is not None:
+            return {name: source.part() for name, source in self.nested.mappings.items()}
+        elif self.kind == "literal" and not isinstance(self.literal, list | dict):
+            return Fixed(self.literal)
+        return Apply(self.read())
+
+    def read(self) -> Callable[[Value], Value]:
+        """Return how a row gives this field, precisely."""
+        match self.kind:
+            case "path":
+                if "default" in self.model_fields_set:
+                    return _defaulted(self.path or "$", self.default)
+                return _required(self.path or "$")
+            case "literal":
+                literal = self.literal
+                return lambda row: copy.deepcopy(literal)
+            case "nested":
+                return _precise(self.chosen.mappings)
+            case _:
+                return cast("Coalesce | Template | Concat", self.chosen).read()
+
+    def flow(self, given: Schema, f: Flow, *at: str | int) -> Schema:
+        """Return the schema of this field; report places that cannot be there."""
+        match self.kind:
+            case "path":
+                return _seen(self.path or "$", given, f, *at, "path")
+            case "literal":
+                return {"const": self.literal}
+            case "coalesce":
+                # Only the last resort must be there: the others are asked because they may be missing.
+                found = [_schema_at(path, given) for path in self.chosen.paths]
+                return any_of([*found, {"type": "null"}])
+            case "nested":
+                fields = self.chosen.mappings.items()
+                return object_of({name: one.flow(given, f, *at, "nested", "mappings", name) for name, one in fields})
+            case "template":
+                for name, path in self.chosen.vars.items():
+                    _seen(path, given, f, *at, "template", "vars", name)
+                return {"type": "string"}
+            case _:
+                return {"type": "string"}
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a literal takes as JSON."""
+    if isinstance(value, str):
+        return len(value) + 2
+    if isinstance(value, list):
+        return sum(_size(item) + 1 for item in cast("list[Any]", value)) + 2
+    if isinstance(value, dict):
+        return sum(len(key) + _size(item) + 4 for key, item in cast("dict[str, Any]", value).items()) + 2
+    return 8
+
+
+def _schema_at(path: str, given: Schema) -> Schema:
+    found = look(given, compile_path(path))
+    return {"type": "null"} if found.verdict == "impossible" else found.schema
+
+
+def _seen(path: str, given: Schema, f: Flow, *at: str | int) -> Schema:
+    found = look(given, compile_path(path))
+    report_path(found, path, f, *at)
+    return found.schema
+
+
+def _required(path: str) -> Callable[[Value], Value]:
+    find = compile_path(path).find
+
+    def run(row: Value) -> Value:
+        if (found := find(row)) is MISSING:
+            raise ExecutionFailed(f"Path {path} not found")
+        return found
+
+    return run
+
+
+def _defaulted(path: str, default: Value) -> Callable[[Value], Value]:
+    find = compile_path(path).find
+    return lambda row: copy.deepcopy(default) if (found := find(row)) is MISSING else found
+
+
+def _precise(mappings: Mapping[str, FieldSource]) -> Callable[[Value], Value]:
+    reads = [(name, source.read()) for name, source in mappings.items()]
+    return lambda row: {name: read(row) for name, read in reads}
+
+
+class SchemaMap(Pattern):
+    """Each field of the result has a source in the value."""
+
+    mappings: Annotated[dict[str, FieldSource], Field(min_length=1)]
+
+    def compile(self, c: Compiler) -> Run | Pure:
+        parts = {name: source.part() for name, source in self.mappings.items()}
+        return Pure(*mapping(parts, _precise(self.mappings)))
+
+    def flow(self, given: Schema, f: Flow) -> Schema:
+        return object_of({name: source.flow(given, f, "mappings", name) for name, source in self.mappings.items()})
+
+
+Mappings.model_rebuild()
+
+
+def schema_map(root: T, fields: U) -> Op[T, U]:
+    """Build an object from a value: `w.schema_map(p, {"title": p.title, "url": w.coalesce(p.pdf, p.id)})`.
+
+    A field's source is a path, a constant, `w.coalesce`, `w.template`, `w.concat`, `w.literal` or an object of these.
+    Given as a TypedDict (`Unified(title=p.title, ..)`), the fields are checked and the result is typed.
+    """
+    if not is_path(root):
+        raise TypeError("w.schema_map takes a path first: p = w.path(Model); w.schema_map(p, {..})")
+    if not isinstance(fields, dict):
+        raise TypeError("w.schema_map takes an object of fields, for instance a dict or a TypedDict")
+    return Op(SchemaMap.model_validate({"mappings": _sources(cast("dict[str, Any]", fields))}))
+
+
+def _sources(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _source(source) for name, source in fields.items()}
+
+
+def _source(source: Any) -> Any:
+    if is_path(source):
+        return {"path": path_text(source)}
+    match source:
+        case CoalesceText(paths=paths):
+            return {"coalesce": {"paths": list(paths)}}
+        case TemplateText(template=text, vars=names):
+            return {"template": {"template": text, "vars": dict(names)}}
+        case ConcatText(paths=paths, separator=separator):
+            return {"concat": {"paths": list(paths), "separator": separator}}
+        case LiteralText(value=value):
+            return {"literal": value}
+        case FieldSource():
+            return source
+        case dict():
+            return _object(cast("dict[str, Any]", source))
+        case _:
+            return {"literal": source}
+
+
+def _object(source: dict[str, Any]) -> Any:
+    """Take `{"literal": ..}`, `{"coalesce": [..]}` and the like as written; any other object is nested."""
+    kinds = {"path", "literal", "coalesce", "template", "concat", "nested"}
+    if len(set(source) & kinds) != 1:
+        return {"nested": {"mappings": _sources(source)}}
+    return {key: _texts(value) for key, value in source.items()}
+
+
+def _texts(value: Any) -> Any:
+    if is_path(value):
+        return path_text(value)
+    if isinstance(value, list):
+        return [_texts(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _texts(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value

@@ -1,0 +1,28 @@
+"""A snapshot: every tool of a document, compiled, with what callers are told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from weft.errors import NotFound, Problem
+from weft.ir.document import Document
+from weft.patterns.contract import Step
+from weft.ports import ToolType
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Immutable: a reload builds another one beside it."""
+
+    document: Document
+    tools: Mapping[str, Step]
+    types: Mapping[str, ToolType]
+    problems: tuple[Problem, ...] = field(default=())
+    """Warnings of the checks; a document with errors makes no snapshot."""
+
+    def step(self, name: str) -> Step:
+        """Return a tool, compiled."""
+        if name not in self.tools:
+            raise NotFound("Composition", name, self.tools)
+        return self.tools[name]

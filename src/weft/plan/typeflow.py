@@ -1,0 +1,159 @@
+"""Types flow: what each step gives against what the next one takes, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+from weft.errors import Problem, Severity
+from weft.expr.shapes import ANY, fits, named_type, types_of
+from weft.ir.document import Document, ToolDef
+from weft.ir.nodes import Node
+from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
+from weft.patterns.contract import Pattern
+from weft.patterns.flows import said
+from weft.ports import Schema, ToolRef, Upstream
+
+Loc: TypeAlias = "tuple[str | int, ...]"
+
+
+def declared_input(tool: ToolDef) -> Schema:
+    """Return what a tool says that it takes."""
+    if tool.input_schema is not None:
+        return tool.input_schema
+    return named_type(tool.input_type) if tool.input_type else ANY
+
+
+def declared_output(tool: ToolDef) -> Schema:
+    """Return what a tool says that it gives."""
+    if tool.output_schema is not None:
+        return tool.output_schema
+    return named_type(tool.output_type) if tool.output_type else ANY
+
+
+def source_ref(tool: ToolDef) -> ToolRef:
+    """Return what a virtual tool asks its upstream for."""
+    assert tool.source is not None
+    return ToolRef(tool.source.tool, tool.source.server, tool.source.server_version)
+
+
+def sole_property(schema: Schema) -> str | None:
+    """Return the property that takes a value which is not an object: the only required one, or the only one."""
+    properties = list(cast("Mapping[str, Any]", schema.get("properties", {})))
+    required = [name for name in cast("list[str]", schema.get("required", ())) if name in properties]
+    if len(required) == 1:
+        return required[0]
+    return properties[0] if len(properties) == 1 else None
+
+
+class TypeFlow:
+    """Follows schemas through every composition of a document and collects the problems."""
+
+    def __init__(self, document: Document, upstream: Upstream | None) -> None:
+        self.problems: list[Problem] = []
+        self.inputs: dict[str, Schema] = {}
+        self._tools = {tool.name: (index, tool) for index, tool in enumerate(document.tools)}
+        self._upstream = upstream
+        self._outputs: dict[str, Schema] = {}
+        self._at: Loc = ()
+
+    def check(self) -> list[Problem]:
+        """Return the problems of all compositions."""
+        for name in self._tools:
+            self.output_of(name)
+        return self.problems
+
+    def output_of(self, name: str) -> Schema:
+        """Return what a tool of the document gives: as declared, else as its spec has it."""
+        if name in self._outputs:
+            return self._outputs[name]
+        index, tool = self._tools[name]
+        declared = declared_output(tool)
+        self._outputs[name] = declared
+        if tool.spec is None:
+            if not declared and tool.output_transform is None:
+                self._outputs[name] = self._described(source_ref(tool))[1] if tool.source else ANY
+            return self._outputs[name]
+        before, self._at = self._at, ("tools", index)
+        inferred = self.operation(tool.spec, declared_input(tool), "spec")
+        if declared:
+            self._compare(inferred, declared, "the result", "outputSchema" if tool.output_schema else "outputType")
+        else:
+            self._outputs[name] = inferred
+        self._at = before
+        return self._outputs[name]
+
+    def operation(self, operation: Node, given: Schema, *at: str | int) -> Schema:
+        """Return what an operation gives for such a value."""
+        before, self._at = self._at, (*self._at, *at, kind_of(operation))
+        try:
+            if isinstance(operation, Pattern):
+                return operation.flow(given, self)
+            if isinstance(operation, ToolCall) and operation.server is not None:
+                ref = ToolRef(operation.name, operation.server, operation.version)
+                return self._called(given, *self._described(ref), operation.name)
+            if isinstance(operation, ToolCall | CompositionCall):
+                return self.named(operation.name, given)
+            if isinstance(operation, AgentCall):
+                ref = ToolRef(operation.name, version=operation.version, skill=operation.skill)
+                return self._called(given, *self._described(ref), operation.name)
+            return ANY
+        finally:
+            self._at = before
+
+    def named(self, tool: str, given: Schema, *at: str | int) -> Schema:
+        """Return what the tool of that name gives for such a value."""
+        before, self._at = self._at, (*self._at, *at)
+        try:
+            if tool not in self._tools:
+                return self._called(given, *self._described(ToolRef(tool)), tool)
+            definition = self._tools[tool][1]
+            wanted = declared_input(definition)
+            if definition.spec is not None:
+                self._compare(given, wanted, f"what {tool!r} is given")
+                return self.output_of(tool)
+            if not wanted and definition.source is not None:
+                wanted = self._described(source_ref(definition))[0]
+            return self._called(given, wanted, self.output_of(tool), tool)
+        finally:
+            self._at = before
+
+    def _described(self, ref: ToolRef) -> tuple[Schema, Schema]:
+        known = self._upstream.describe(ref) if self._upstream is not None else None
+        return (ANY, ANY) if known is None else (known.input or ANY, known.output or ANY)
+
+    def _called(self, given: Schema, wanted: Schema, output: Schema, tool: str) -> Schema:
+        """Compare what a tool that is not a composition is given, by the rule for values that are not objects."""
+        types = types_of(given)
+        if types is not None and "object" not in types and types_of(wanted) == {"object"}:
+            name = sole_property(wanted)
+            if name is None:
+                candidates = ", ".join(cast("Mapping[str, Any]", wanted.get("properties", {}))) or "none"
+                self.error(
+                    "NoSoleProperty",
+                    f"{tool!r} takes an object and is given {said(given)}; no single property could take it",
+                    expected=f"an object; properties: {candidates}",
+                )
+                return output
+            wanted = {**wanted["properties"][name], **({"$defs": wanted["$defs"]} if "$defs" in wanted else {})}
+        self._compare(given, wanted, f"what {tool!r} is given")
+        return output
+
+    def _compare(self, given: Schema, wanted: Schema, what: str, *at: str | int) -> None:
+        verdict, why = fits(given, wanted)
+        if verdict != "fine":
+            report = self.error if verdict == "impossible" else self.warning
+            report("TypeMismatch", f"{what} does not fit: {why}", *at)
+
+    def error(self, code: str, message: str, *at: str | int, **details: str | None) -> None:
+        """Report what certainly fails."""
+        self._report("error", code, message, at, details)
+
+    def warning(self, code: str, message: str, *at: str | int, **details: str | None) -> None:
+        """Report what may fail."""
+        self._report("warning", code, message, at, details)
+
+    def _report(self, severity: Severity, code: str, message: str, at: Loc, details: Mapping[str, str | None]) -> None:
+        problem = Problem(code=code, message=message, loc=(*self._at, *at), severity=severity, **details)
+        if problem not in self.problems:
+            self.problems.append(problem)

@@ -1,0 +1,90 @@
+"""What weft needs of the world, as protocols, and the plain values that cross them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema as data; the empty one says nothing about the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRef:
+    """What a plan asks an upstream for: a tool of a server, or a skill of an agent."""
+
+    name: str
+    server: str | None = None
+    version: str | None = None
+    skill: str | None = None
+
+    def __str__(self) -> str:
+        at = f"@{self.version}" if self.version else ""
+        skill = f"/{self.skill}" if self.skill else ""
+        return f"{f'{self.server}:' if self.server else ''}{self.name}{at}{skill}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolType:
+    """What is known of a tool's values before it is called."""
+
+    input: Schema | None = None
+    output: Schema | None = None
+
+
+class Timer(Protocol):
+    """Something that will happen, unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Make it not happen."""
+        ...
+
+
+class Clock(Protocol):
+    """Time: monotonic seconds, pauses, and what happens at a moment."""
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Call back at a moment."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause the caller."""
+        ...
+
+    def timeout_at(self, deadline: float) -> AbstractAsyncContextManager[Any]:
+        """Return a scope that raises TimeoutError in its body at the deadline."""
+        ...
+
+
+class Calling(Protocol):
+    """What an upstream may ask of the call on whose behalf it works."""
+
+    deadline: float
+    clock: Clock
+
+
+Invoke: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""An upstream tool, ready: (arguments, call) -> value. Arguments as the composition gave them."""
+
+
+class Upstream(Protocol):
+    """Where tools that are not compositions live."""
+
+    def bind(self, ref: ToolRef) -> Invoke | None:
+        """Return the tool, ready to be called, or None when there is no such tool here."""
+        ...
+
+    def describe(self, ref: ToolRef) -> ToolType | None:
+        """Return what is known of the tool's input and output, or None when there is no such tool here."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the names of the tools known now, for suggestions."""
+        ...

@@ -1,0 +1,1 @@
+"""What is registered: tools by name, and who names whom."""
