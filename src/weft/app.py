@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from weft.dsl.compositions import Compiled, Composition, compile
-from weft.errors import DocumentInvalid, Problem
-from weft.ir.document import Document
+from weft.dsl.local import LocalTools
+from weft.dsl.modules import PythonFile, read_module
+from weft.errors import DocumentInvalid, NotFound, Problem
+from weft.ir.document import INTERNAL, Document, ToolDef
+from weft.ir.loading import no_collection
 from weft.ir.normalise import Parsed, parse
 from weft.ir.read import read_file
 from weft.plan.compiler import check, compile_document
+from weft.plan.snapshot import Snapshot
 from weft.ports import Clock, Invoke, ToolRef, ToolType, Upstream
+from weft.registry.graph import references
 from weft.run.engine import Engine
 from weft.run.limits import Limits
 
@@ -52,16 +58,17 @@ def problems_of(parsed: Parsed, upstream: Upstream | None = None) -> list[Proble
     return sorted(problems, key=lambda one: (one.line or 0, one.column or 0, one.pointer, one.code))
 
 
-def valid(parsed: Parsed) -> Document:
-    """Return the document.
+@no_collection()
+def snapshot_of(parsed: Parsed, *upstreams: Upstream) -> Snapshot:
+    """Check and compile a document; places in its text are looked up only when there is something to report.
 
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
     """
-    problems = problems_of(parsed)
-    if any(problem.severity == "error" for problem in problems):
-        raise DocumentInvalid(problems)
-    return parsed.document
+    found = check(parsed.document, known=parsed.broken)
+    if any(problem.severity == "error" for problem in (*parsed.problems, *found)):
+        raise DocumentInvalid(problems_of(parsed))
+    return compile_document(parsed.document, Upstreams(upstreams), problems=found)
 
 
 def local(document: Document, *upstreams: Upstream, clock: Clock | None = None, limits: Limits | None = None) -> Engine:
@@ -74,3 +81,86 @@ def local_engine(*compositions: Composition[Any, Any], limits: Limits | None = N
     """Return an engine for compositions written in Python, with the Python tools that they use."""
     compiled: Compiled = compile(*compositions)
     return local(compiled.document, compiled.local, limits=limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A document from a file of any kind, the Python tools that came with it, and every problem found."""
+
+    document: Document
+    tools: Upstream
+    problems: list[Problem]
+
+    def valid(self) -> Registry:
+        """Return this registry.
+
+        Raises:
+            DocumentInvalid: with every problem, when there is an error among them.
+        """
+        if any(problem.severity == "error" for problem in self.problems):
+            raise DocumentInvalid(self.problems)
+        return self
+
+
+def open_registry(path: Path) -> Registry:
+    """Read a registry from JSON or YAML, or compile it from Python.
+
+    Raises:
+        DocumentInvalid: the file cannot be read at all.
+    """
+    if path.suffix == ".py":
+        return compile_file(read_module(path))[1]
+    parsed = load(path)
+    return Registry(parsed.document, LocalTools(), problems_of(parsed))
+
+
+def compile_file(file: PythonFile, *, split: bool = False) -> tuple[Compiled, Registry]:
+    """Compile every composition of a Python file and check what came out.
+
+    Raises:
+        DocumentInvalid: two compositions have the same name.
+    """
+    try:
+        compiled = compile(*file.compositions, split=split)
+    except DocumentInvalid as error:
+        raise DocumentInvalid([file.placed(problem) for problem in error.problems]) from None
+    tools = Upstreams([compiled.local, LocalTools(file.tools)])
+    found = check(compiled.document, _Declared(compiled, tools))
+    placed = [file.placed(problem, compiled.document) for problem in found]
+    return compiled, Registry(compiled.document, tools, placed)
+
+
+def callable_in(document: Document, tool: str, upstream: Upstream) -> Document:
+    """Return the document with the tool in it: a tool that only the upstream has is added by its name.
+
+    Raises:
+        NotFound: neither has it.
+    """
+    names = [one.name for one in document.tools]
+    if tool in names:
+        return document
+    if tool not in upstream.names():
+        known = [name for name in [*names, *upstream.names()] if not name.startswith(INTERNAL)]
+        raise NotFound("Composition", tool, known)
+    return Document(tools=[*document.tools, ToolDef(name=tool)])
+
+
+class _Declared:
+    """What Python says of tools: the types of references and functions.
+
+    A tool that is only named may live on any server, so every name counts as known.
+    """
+
+    def __init__(self, compiled: Compiled, tools: Upstream) -> None:
+        self._compiled = compiled
+        self._tools = tools
+
+    def bind(self, ref: ToolRef) -> Invoke | None:
+        return None
+
+    def describe(self, ref: ToolRef) -> ToolType | None:
+        return self._compiled.types.get(ref.name) or self._tools.describe(ref)
+
+    def names(self) -> list[str]:
+        tools = self._compiled.document.tools
+        return [one.name for tool in tools for one in references(tool) if not one.composition]

@@ -104,7 +104,7 @@ class Problem:
     def __str__(self) -> str:
         place = self.pointer or "/"
         if self.file is not None:
-            position = f":{self.line}:{self.column}" if self.line is not None else ""
+            position = "".join(f":{number}" for number in (self.line, self.column) if number is not None)
             place = f"{self.file}{position} {place}"
         parts = [f"{place}: {self.severity}: {self.message} [{self.code}]"]
         if self.value is not None and self.value not in self.message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeVar
 
 from pydantic.alias_generators import to_snake
@@ -14,6 +15,7 @@ from weft.errors import DocumentInvalid, Problem
 from weft.expr.types import schema_of
 from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.nodes import Node
+from weft.ir.normalise import made
 from weft.ir.operations import CompositionCall, kind_of
 from weft.ir.walk import operations_below, rewrite
 from weft.patterns.contract import Op, Pattern, operand
@@ -38,7 +40,7 @@ class Composition(Op[A, B]):
         output: Any = None,
         version: str | None = None,
     ) -> None:
-        super().__init__(CompositionCall(name=name), [body])
+        super().__init__(made(CompositionCall, {"name": name}), [body])
         self.body = body
         self.name = name
         self.description = description
@@ -57,7 +59,7 @@ class Composition(Op[A, B]):
         given |= {"description": self.description} if self.description else {}
         given |= {"version": self.version} if self.version else {}
         given |= _typed("input", self.input) | _typed("output", self.output)
-        return ToolDef.model_validate(given)
+        return made(ToolDef, given)
 
     def to_ir(self) -> dict[str, Any]:
         """Return `{name, description, spec}` with everything else inline."""
@@ -91,6 +93,8 @@ def composition(
 
 def named(name: str, pattern: Op[A, B]) -> Composition[A, B]:
     """Give a part a name of its own: it becomes the internal composition `__name`."""
+    if not name.removeprefix(INTERNAL):
+        raise TypeError("w.named takes a name, as in w.named('web_normalized', w.pipeline(..))")
     return Composition(operand(pattern, "w.named"), name=f"{INTERNAL}{name.removeprefix(INTERNAL)}")
 
 
@@ -115,10 +119,13 @@ class Compiled:
 
 def compile(*compositions: Composition[Any, Any], split: bool = False) -> Compiled:
     """Make a document of compositions and of all they use; `split` gives every nested pattern a name."""
+    for one in compositions:
+        if not isinstance(one, Composition):  # pyright: ignore[reportUnnecessaryIsInstance]  (authors without a checker)
+            raise TypeError(f"w.compile takes compositions: w.composition(name, description, ..), not {one!r}")
     tops, parts = _collect(compositions)
     named_parts = [one for one in parts if isinstance(one, Composition)]
     chosen = _unique([*tops, *named_parts])
-    hoisted = _hoisted([one.body for one in chosen], split=split)
+    hoisted = _hoisted([one.body for one in chosen], {one.name for one in chosen}, split=split)
     tools = [one.definition(_spec(one.body.node, hoisted)) for one in chosen]
     tools += [ToolDef(name=name, spec=_spec(node, hoisted)) for node, name in hoisted.values()]
     local = LocalTools([one for one in parts if isinstance(one, PythonTool)])
@@ -140,16 +147,18 @@ def _collect(compositions: Iterable[Composition[Any, Any]]) -> tuple[list[Compos
 
 
 def _unique(compositions: list[Composition[Any, Any]]) -> list[Composition[Any, Any]]:
+    """Return the compositions by name; the same thing may be named twice, different things may not."""
     by_name: dict[str, Composition[Any, Any]] = {}
     for one in compositions:
-        if by_name.setdefault(one.name, one) is not one:
+        first = by_name.setdefault(one.name, one)
+        if first is not one and first.to_ir() != one.to_ir():
             raise DocumentInvalid(
                 [Problem(code="DuplicateName", message=f"two compositions are named {one.name!r}", value=one.name)]
             )
     return list(by_name.values())
 
 
-def _hoisted(bodies: list[Op[Any, Any]], *, split: bool) -> dict[int, tuple[Node, str]]:
+def _hoisted(bodies: list[Op[Any, Any]], taken: set[str], *, split: bool) -> dict[int, tuple[Node, str]]:
     """Return the nested patterns that get a name: those used more than once, or all of them."""
     counts: dict[int, int] = {}
     patterns: dict[int, Node] = {}
@@ -168,7 +177,12 @@ def _hoisted(bodies: list[Op[Any, Any]], *, split: bool) -> dict[int, tuple[Node
         if isinstance(node, Pattern) and id(node) not in tops:
             patterns[id(node)] = node
     chosen = [node for key, node in patterns.items() if split or counts[key] > 1]
-    return {id(node): (node, f"{INTERNAL}{to_snake(kind_of(node))}_{number}") for number, node in enumerate(chosen)}
+    hoisted: dict[int, tuple[Node, str]] = {}
+    numbers = count()
+    for node in chosen:
+        names = (f"{INTERNAL}{to_snake(kind_of(node))}_{number}" for number in numbers)
+        hoisted[id(node)] = node, next(name for name in names if name not in taken)
+    return hoisted
 
 
 def _spec(node: Node, hoisted: dict[int, tuple[Node, str]]) -> Node:

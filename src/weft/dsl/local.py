@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from types import UnionType
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+    overload,
+)
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from weft.errors import ExecutionFailed, nearest
 from weft.expr.types import function_types
 from weft.ir.nodes import JSON_TYPES
+from weft.ir.normalise import made
 from weft.ir.operations import ToolCall
 from weft.patterns.contract import Op
 from weft.ports import Invoke, ToolRef, ToolType
@@ -29,7 +44,7 @@ class PythonTool(Op[Any, R], Generic[P, R]):
     __slots__ = ("description", "function", "name", "types")
 
     def __init__(self, function: Callable[P, Any], name: str, description: str | None) -> None:
-        super().__init__(ToolCall(name=name))
+        super().__init__(made(ToolCall, {"name": name}))
         self.function = function
         self.name = name
         self.description = description or inspect.getdoc(function)
@@ -44,12 +59,20 @@ class PythonTool(Op[Any, R], Generic[P, R]):
         function: Any = self.function
         whole = any(one.kind is one.POSITIONAL_ONLY for one in inspect.signature(function).parameters.values())
         arguments = None if whole else self._arguments()
-        if inspect.iscoroutinefunction(function):
-            return _awaited(function, arguments)
+
+        def called(value: Any, call: Any) -> Any:
+            return function(value) if arguments is None else function(**arguments(value))
+
+        returned = _returned(function)
+        if inspect.iscoroutinefunction(function) and is_plain(returned):
+            # No coroutine of our own around the function's: the call of the tool awaits it as it is.
+            return called
+        untyped = returned is Any
 
         async def invoke(value: Any, call: Any) -> Any:
-            result = function(value) if arguments is None else function(**arguments(value))
-            return _json(await cast("Awaitable[Any]", result) if inspect.isawaitable(result) else result)
+            result = called(value, call)
+            result = await cast("Awaitable[Any]", result) if inspect.isawaitable(result) else result
+            return result if untyped and type(result) in PLAIN else _json(result)
 
         return invoke
 
@@ -63,8 +86,12 @@ class PythonTool(Op[Any, R], Generic[P, R]):
         def arguments(value: Any) -> dict[str, Any]:
             given = cast("dict[str, Any]", value if type(value) is dict else {})
             if not needed <= given.keys():
-                missing = sorted(needed - given.keys())
-                raise ExecutionFailed(f"Tool '{name}' needs the argument {missing[0]!r}", code="InvalidArguments")
+                missing = sorted(needed - given.keys())[0]
+                close = nearest(missing, given.keys() - known)
+                hint = f"{close!r} was given" if close else None
+                raise ExecutionFailed(
+                    f"Tool '{name}' needs the argument {missing!r}", code="InvalidArguments", hint=hint
+                )
             if not open_ended and not given.keys() <= known:
                 extra = sorted(given.keys() - known)[0]
                 close = nearest(extra, known)
@@ -75,22 +102,30 @@ class PythonTool(Op[Any, R], Generic[P, R]):
         return arguments
 
 
-def _awaited(function: Callable[..., Awaitable[Any]], arguments: Callable[[Any], dict[str, Any]] | None) -> Invoke:
-    async def invoke(value: Any, call: Any) -> Any:
-        result = await (function(value) if arguments is None else function(**arguments(value)))
-        return result if type(result) in PLAIN else _json(result)
-
-    return invoke
-
-
 def _json(result: Any) -> Any:
     """Return a function's result as JSON: models and dataclasses become objects, tuples become lists."""
-    if type(result) in PLAIN:
-        return result
     try:
         return to_jsonable_python(result)
     except PydanticSerializationError as error:
         raise ExecutionFailed(f"the result is not JSON: {error}", code="NotJson") from None
+
+
+def _returned(function: Any) -> Any:
+    try:
+        return get_type_hints(function).get("return", Any)
+    except NameError:
+        return Any
+
+
+def is_plain(annotation: Any) -> bool:
+    """Tell whether values of a type are JSON as they are, and need not be converted."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return annotation in PLAIN or is_typeddict(annotation)
+    inner = [one for one in arguments if one is not Ellipsis]
+    return origin in (list, dict, Union, UnionType, Literal) and all(
+        origin is Literal or one is Any or is_plain(one) for one in inner
+    )
 
 
 @overload
@@ -104,10 +139,15 @@ def python_tool(
 def python_tool(function: Any = None, /, *, name: str | None = None, description: str | None = None) -> Any:
     """Make a tool of a function: `@w.python_tool`, or `@w.python_tool(name="web_search")`."""
 
-    def made(inner: Callable[..., Any]) -> PythonTool[..., Any]:
-        return PythonTool(inner, name or inner.__name__, description)
+    def tool(inner: Callable[..., Any]) -> PythonTool[..., Any]:
+        if not callable(inner):
+            raise TypeError(f"w.python_tool takes a function, not {inner!r}")
+        given = name or getattr(inner, "__name__", "<lambda>")
+        if given == "<lambda>":
+            raise TypeError("a function without a name needs one: w.python_tool(name='double')(..)")
+        return PythonTool(inner, given, description)
 
-    return made if function is None else made(function)
+    return tool if function is None else tool(function)
 
 
 class LocalTools:

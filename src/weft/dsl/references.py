@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from weft.expr.fields import path_text
-from weft.expr.types import schema_of
-from weft.ir.bindings import Binding
+from weft.expr.types import plain, schema_of
+from weft.ir.bindings import Binding, binding
+from weft.ir.normalise import made
 from weft.ir.operations import AgentCall, ToolCall
 from weft.patterns.contract import Op
 from weft.ports import ToolType
@@ -43,14 +44,14 @@ def tool(
 ) -> Op[Any, Any]:
     """Refer to a tool: `w.tool("web_search")`, or with its types, `w.tool("web_search", str, list[Hit])`."""
     given = {"name": name, "server": server, "version": version}
-    node = ToolCall.model_validate({key: value for key, value in given.items() if value is not None})
+    node = made(ToolCall, {key: value for key, value in given.items() if value is not None})
     return ToolReference(node, _types(input, output))
 
 
 def agent(name: str, skill: str, *, version: str | None = None) -> Op[Any, Any]:
     """Refer to a skill of an agent: `w.agent("research-agent", "research_topic")`."""
     given = {"name": name, "skill": skill, "version": version}
-    node = AgentCall.model_validate({key: value for key, value in given.items() if value is not None})
+    node = made(AgentCall, {key: value for key, value in given.items() if value is not None})
     return ToolReference(node, None)
 
 
@@ -62,24 +63,24 @@ def _types(input: Any, output: Any) -> ToolType | None:
 
 def from_input(path: object = "$") -> Binding:
     """Take a step's input from the pipeline's own input."""
-    return Binding.model_validate({"input": {"path": path_text(path)}})
+    return made(Binding, {"input": {"path": path_text(path)}})
 
 
 def from_step(step: str, path: object = "$") -> Binding:
     """Take a step's input from the result of an earlier step."""
-    return Binding.model_validate({"step": {"stepId": step, "path": path_text(path)}})
+    return made(Binding, {"step": {"stepId": step, "path": path_text(path)}})
 
 
 def from_previous(path: object = "$") -> Binding:
     """Take a step's input from the result just before it."""
-    return Binding.model_validate({"previous": {"path": path_text(path)}})
+    return made(Binding, {"previous": {"path": path_text(path)}})
 
 
 def constant(value: Any) -> Binding:
     """Give a step the same input each time."""
-    return Binding.model_validate({"constant": {"value": value}})
+    return made(Binding, {"constant": {"value": plain(value)}})
 
 
 def construct(**fields: Binding) -> Binding:
     """Give a step an object whose fields come from several places."""
-    return Binding.model_validate({"construct": {"fields": fields}})
+    return made(Binding, {"construct": {"fields": {name: binding(one, "w.construct") for name, one in fields.items()}}})

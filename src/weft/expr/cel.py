@@ -30,6 +30,7 @@ _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _NOT_PLAIN: Final = re.compile(r"""\\|//|'''|\"{3}|`""")
 _LITERAL: Final = re.compile(r"""'[^'\n]*'|"[^"\n]*\"""")
 _MACRO: Final = re.compile(r"\b(?:all|exists|exists_one|map|filter)\b")
+_BRACKET: Final = re.compile(rf"{_MACRO.pattern}\s*\(|[()]")
 _SEARCH: Final = re.compile(r"\bcontains\b(?!\s*\(\s*''\s*\))")
 
 
@@ -199,14 +200,17 @@ class _Builder:
     text: str
     sums: int
     macros: int
+    nested: int
     searches: int
     items: int
 
     @staticmethod
     def of(text: str) -> _Builder:
-        code = text if _NOT_PLAIN.search(text) else _LITERAL.sub("''", text)
-        macros, searches = len(_MACRO.findall(code)), len(_SEARCH.findall(code))
-        return _Builder(text, code.count("+"), macros, searches, code.count(",") + 1)
+        plain = not _NOT_PLAIN.search(text)
+        code = _LITERAL.sub("''", text) if plain else text
+        macros = len(_MACRO.findall(code))
+        nested = _nesting(code) if plain else macros
+        return _Builder(text, code.count("+"), macros, nested, len(_SEARCH.findall(code)), code.count(",") + 1)
 
     @property
     def builds(self) -> bool:
@@ -215,13 +219,26 @@ class _Builder:
     def built(self, longest: int, second: int, items: int) -> float:
         """Return the bytes that the text may build from values no longer than these."""
         items = max(items, self.items)
-        rounds = min(MAX_ITERATIONS, items**self.macros) if self.macros < 10 else MAX_ITERATIONS
+        rounds = min(MAX_ITERATIONS, max(1, self.macros) * items ** min(self.nested, 14))
         # Each sum adds two values: shared out evenly over ranges, bodies and the rest, sums grow a value the most.
         stages = 2 * self.macros + 1
         growth = math.exp(min(50.0, stages * math.log1p(self.sums / stages)))
         joined = self.sums * (max(longest, len(self.text)) + 16 * items) * growth
         compared = self.searches * longest * growth * second * growth / 64
         return rounds * (joined + compared)
+
+
+def _nesting(code: str) -> int:
+    """Return how many comprehensions stand inside one another at most."""
+    opened: list[int] = []
+    deepest = 0
+    for token in _BRACKET.findall(code):
+        if token == ")":
+            del opened[-1:]
+        else:
+            opened.append(token != "(")
+            deepest = max(deepest, sum(opened))
+    return deepest
 
 
 def _check_built(builders: Iterable[_Builder], values: Mapping[str, Any]) -> None:

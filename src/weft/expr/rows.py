@@ -18,6 +18,9 @@ from weft.expr.paths import Path
 Row: TypeAlias = Any
 Rows: TypeAlias = list[Any]
 MISSED = (KeyError, TypeError, AttributeError)
+MAX_CONSTANTS = 600
+MAX_NESTED = 30
+"""Beyond these the parser takes quadratic time, or refuses: such mappings run without generated code."""
 GLOBALS: dict[str, Any] = {"__builtins__": {}}
 
 
@@ -88,6 +91,21 @@ class _Code:
                 return "{" + ", ".join(f"{self.constant(key)}: {self.part(item)}" for key, item in part.items()) + "}"
 
 
+def _weight(part: Part, depth: int = 0) -> int:
+    """Return how many constants a part needs; too many when it is nested, or chained, too deeply for Python's parser."""
+    match part:
+        case Names(names):
+            return len(names)
+        case FirstOf(names):
+            return len(names) if len(names) <= MAX_NESTED else MAX_CONSTANTS + 1
+        case Fixed() | Apply():
+            return 1
+        case _ if depth > MAX_NESTED:
+            return MAX_CONSTANTS + 1
+        case _:
+            return sum(1 + _weight(item, depth + 1) for item in part.values())
+
+
 @lru_cache(maxsize=4096)
 def _maker(source: str) -> Callable[..., Any]:
     space: dict[str, Any] = {}
@@ -104,6 +122,8 @@ def mapping(
     parts: Mapping[str, Part], precise: Callable[[Row], Row]
 ) -> tuple[Callable[[Row], Row], Callable[[Rows], Rows]]:
     """Return a function that builds one object from a row, and one that does so for a list of rows."""
+    if _weight(parts) > MAX_CONSTANTS:
+        return precise, lambda values: [precise(value) for value in values]
     code = _Code()
     built = code.part(parts)
     one, many = _make(

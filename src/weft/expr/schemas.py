@@ -6,7 +6,7 @@ Regular expressions run on the linear engine, so `^(a+)+$` is evaluated safely; 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
@@ -19,6 +19,8 @@ from weft.errors import ExpressionInvalid, LimitExceeded, nearest
 MAX_DEPTH: Final = 64
 MAX_SUBSCHEMAS: Final = 5_000
 MAX_PATTERNS: Final = 500
+MAX_LARGE_PATTERNS: Final = 10
+"""Those that take milliseconds to compile, such as a bounded run of Unicode letters."""
 MAX_TOGETHER: Final = 1_000
 """Subschemas that may apply to one place of a value, with references followed."""
 MAX_ALONG: Final = 20_000
@@ -28,13 +30,19 @@ MAX_EXPLAINED: Final = 2_000
 MAX_PROBLEMS: Final = 20
 
 _HOME: Final = "weft:///schema/"
-_LINEAR: Final = jsonschema_rs.RegexOptions(size_limit=2 * 1024 * 1024)
+_LINEAR: Final = jsonschema_rs.RegexOptions(size_limit=8 * 1024 * 1024)
+_SMALL: Final = jsonschema_rs.RegexOptions(size_limit=256 * 1024)
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
 _MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _OF_ITEMS: Final = ("items", "additionalItems", "unevaluatedItems", "contains", "prefixItems")
 _OTHERS: Final = ("additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema")
 _SUBSCHEMAS: Final = frozenset((*_IN_PLACE, *_MAPS, *_OF_ITEMS, *_OTHERS))
+_DRAFTS: Final = frozenset(
+    f"{scheme}://json-schema.org/{draft}/schema"
+    for scheme in ("http", "https")
+    for draft in ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
+)
 _REFS: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -68,13 +76,20 @@ class SchemaCheck:
             return False
 
     def problems(self, value: Any) -> list[SchemaProblem]:
-        """Return why the value does not match: nothing when it does, at most the first 20 reasons."""
+        """Return why the value does not match: nothing when it does, at most the first 20 reasons.
+
+        Of a large value it is the first reason alone: the library lists all before it hands out one.
+        """
         if self.accepts(value):
             return []
         if self._tries(value) > MAX_EXPLAINED:
             return [SchemaProblem("", "matches none of the alternatives of a recursive schema", "anyOf")]
         try:
+            if _larger(value, MAX_EXPLAINED):
+                self._validator.validate(value)
             return [_problem(error) for error in islice(self._validator.iter_errors(value), MAX_PROBLEMS)]
+        except jsonschema_rs.ValidationError as error:
+            return [_problem(error)]
         except ValueError as error:
             return [SchemaProblem("", f"is not JSON: {_short(str(error))}", "type")]
 
@@ -99,8 +114,7 @@ def compile_schema(schema: Mapping[str, Any], refs: Mapping[str, Mapping[str, An
         _check_meta(name, document)
     cost = _Cost()
     cost.along(root)
-    for pattern, where in reader.patterns.items():
-        _check_pattern(pattern, where)
+    _check_patterns(reader.patterns)
     others = [(_HOME + quote(name, safe=":"), held) for name, held in reader.documents.items() if name]
     registry = jsonschema_rs.Registry(others) if others else None
     try:
@@ -186,6 +200,9 @@ class _Reader:
 
     def _note(self, name: str, pointer: str, node: _Node) -> None:
         """Remember the anchors and patterns of a subschema."""
+        # The library fetches a meta-schema that it does not know.
+        if str(node.text.get("$schema", "http://json-schema.org/draft-07/schema")).removesuffix("#") not in _DRAFTS:
+            raise _invalid(name, f"{pointer}/$schema", "no such draft of JSON Schema")
         identity = node.text.get("$id")
         if pointer and isinstance(identity, str) and not identity.startswith("#"):
             raise _invalid(name, pointer, "a nested $id is not supported; write its schema as a reference of its own")
@@ -325,23 +342,30 @@ def _wrong_type(name: str, pointer: str, given: Any) -> ExpressionInvalid:
     return ExpressionInvalid(message, code="InvalidSchema", value=wrong, expected=", ".join(_TYPES), suggestion=close)
 
 
-def _check_pattern(pattern: str, where: str) -> None:
-    schema: dict[str, Any] = {"pattern": pattern}
+def _check_patterns(patterns: Mapping[str, str]) -> None:
+    large = {pattern: where for pattern, where in patterns.items() if not _compiles(pattern, _SMALL)}
+    for pattern, where in islice(large.items(), MAX_LARGE_PATTERNS):
+        if _compiles(pattern, _LINEAR):
+            continue
+        if not _compiles(pattern, None):
+            name, _, pointer = where.partition("#")
+            raise _invalid(name, pointer, f"{_short(pattern)} is not a regular expression, or far too large")
+        raise ExpressionInvalid(
+            f"The pattern at {where} is not linear-time safe, or too large",
+            code="RegexNotAllowed",
+            value=pattern,
+            expected="a regular expression without look-around and back-references",
+        )
+    if len(large) > MAX_LARGE_PATTERNS:
+        raise _complex(max(large.values()), f"it has more than {MAX_LARGE_PATTERNS} large patterns")
+
+
+def _compiles(pattern: str, options: jsonschema_rs.RegexOptions | None) -> bool:
     try:
-        jsonschema_rs.Draft202012Validator(schema, pattern_options=_LINEAR)
-        return
+        jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=options)
     except ValueError:
-        pass
-    try:
-        jsonschema_rs.Draft202012Validator(schema)
-    except ValueError:
-        raise _invalid(where, "", f"{_short(pattern)} is not a regular expression") from None
-    raise ExpressionInvalid(
-        f"The pattern at {where} is not linear-time safe, or too large",
-        code="RegexNotAllowed",
-        value=pattern,
-        expected="a regular expression without look-around and back-references",
-    )
+        return False
+    return True
 
 
 def _problem(error: jsonschema_rs.ValidationError) -> SchemaProblem:
@@ -377,8 +401,16 @@ def _depth(value: Any) -> int:
     return deepest
 
 
-def _held(value: Any) -> Iterator[Any]:
+def _larger(value: Any, limit: int) -> bool:
+    waiting = [value]
+    for one in waiting:
+        waiting.extend(_held(one))
+        if len(waiting) > limit:
+            return True
+    return False
+
+
+def _held(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
-        yield from cast("dict[str, Any]", value).values()
-    elif isinstance(value, list):
-        yield from cast("list[Any]", value)
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()

@@ -19,6 +19,8 @@ MAX_DEPTH = 12
 NAMED = "x-weft-type"
 """Carries the name of a type of which nothing but its name is known."""
 PLAIN = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_ELSEWHERE = frozenset({"allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
+"""Where a schema may declare fields besides `properties`."""
 _WORST: dict[Verdict, int] = {"fine": 0, "perhaps": 1, "impossible": 2}
 
 
@@ -49,15 +51,31 @@ def array_of(items: Schema) -> Schema:
 def object_of(fields: Mapping[str, Schema]) -> Schema:
     """Return the schema of an object that has exactly these fields."""
     defs: dict[str, Any] = {}
-    for schema in fields.values():
-        defs.update(schema.get("$defs", {}))
+    properties: dict[str, Schema] = {}
+    for name, schema in fields.items():
+        own = cast("Mapping[str, Any]", schema.get("$defs", {}))
+        # Two schemas may mean different things by one name: of the second, nothing is known then.
+        clash = any(defs.get(key, value) != value for key, value in own.items())
+        properties[name] = ANY if clash else _without_defs(schema)
+        defs.update({} if clash else own)
     closed: dict[str, Any] = {
         "type": "object",
-        "properties": {name: _without_defs(schema) for name, schema in fields.items()},
+        "properties": properties,
         "required": list(fields),
         "additionalProperties": False,
     }
     return {**closed, "$defs": defs} if defs else closed
+
+
+def with_fields(schema: Schema, fields: Mapping[str, Schema]) -> Schema:
+    """Return the schema of such an object with these fields added, or put in the place of its own."""
+    known = deref(schema)
+    declared = known.get("properties")
+    added = object_of(fields)
+    if not isinstance(declared, Mapping) or "$defs" in known or "$defs" in added:
+        return {**added, "additionalProperties": {}}
+    own = {"properties": {**cast("Schema", declared), **added["properties"]}}
+    return {**known, "type": "object", **own, "required": [*{**dict.fromkeys(known.get("required", ())), **fields}]}
 
 
 def any_of(schemas: Iterable[Schema]) -> Schema:
@@ -84,6 +102,8 @@ def types_of(schema: Schema, depth: int = MAX_DEPTH) -> frozenset[str] | None:
         return frozenset({type_of(schema["const"])})
     if "enum" in schema:
         return frozenset(type_of(value) for value in schema["enum"])
+    if any(branch is True for word in ("anyOf", "oneOf") for branch in schema.get(word, ())):
+        return None
     parts: set[str] = set()
     for branch in _branches(schema):
         if (types := types_of(branch, depth - 1)) is None:
@@ -118,9 +138,9 @@ def deref(schema: Schema) -> Schema:
         if not isinstance(ref, str):
             return schema
         target = schema.get("$defs", {}).get(ref.removeprefix("#/$defs/")) if ref.startswith("#/$defs/") else None
-        if target is None:
+        if not isinstance(target, Mapping):
             return ANY
-        schema = {**target, **_defs(schema)}
+        schema = {**cast("Schema", target), **_defs(schema)}
     return ANY
 
 
@@ -128,6 +148,10 @@ def items_of(schema: Schema) -> Schema:
     """Return the schema of a list's items."""
     schema = deref(schema)
     items = schema.get("items")
+    if "prefixItems" in schema:
+        first = [{**one, **_defs(schema)} for one in schema["prefixItems"] if isinstance(one, Mapping)]
+        rest = {**cast("Schema", items), **_defs(schema)} if isinstance(items, Mapping) else ANY
+        return any_of(first if items is False and len(first) == len(schema["prefixItems"]) else [*first, rest])
     if isinstance(items, Mapping):
         return {**cast("Mapping[str, Any]", items), **_defs(schema)}
     branches = [items_of(branch) for branch in _branches(schema) if may_be(branch, "array")]
@@ -181,17 +205,26 @@ def fits(given: Schema, wanted: Schema, depth: int = MAX_DEPTH) -> tuple[Verdict
 
 def _fields_fit(given: Schema, wanted: Schema, depth: int) -> Iterable[tuple[Verdict, str]]:
     have = cast("Mapping[str, Any]", given.get("properties", {}))
+    takes = cast("Mapping[str, Any]", wanted.get("properties", {}))
     sure = set(cast("Sequence[str]", given.get("required", ())))
     for name in cast("Sequence[str]", wanted.get("required", ())):
-        if name not in have and given.get("additionalProperties") is False:
+        if name not in have and _closed(given):
             yield "impossible", f"field {name!r} is required and never given"
-        elif have and name not in have:
+        elif have and name not in sure:
             yield "perhaps", f"field {name!r} is required and may not be given"
-    for name, schema in cast("Mapping[str, Any]", wanted.get("properties", {})).items():
-        if name in have and isinstance(schema, Mapping):
+    for name in have if _closed(wanted) else ():
+        if name not in takes:
+            yield "impossible" if name in sure else "perhaps", f"field {name!r} is given and not accepted"
+    for name, schema in takes.items():
+        if isinstance(schema, Mapping) and isinstance(have.get(name), Mapping):
             verdict, why = fits({**have[name], **_defs(given)}, {**schema, **_defs(wanted)}, depth)
             certain = verdict if name in sure or verdict == "fine" else "perhaps"
             yield cast(Verdict, certain), f"field {name!r}: {why}"
+
+
+def _closed(schema: Schema) -> bool:
+    """Tell whether an object has no fields but those that are listed."""
+    return schema.get("additionalProperties") is False and "patternProperties" not in schema
 
 
 def _step(schema: Schema, step: str | int | None) -> Found:
@@ -214,16 +247,18 @@ def _step(schema: Schema, step: str | int | None) -> Found:
 
 def _field(schema: Schema, name: str) -> Found:
     fields = schema.get("properties")
-    if not isinstance(fields, Mapping):
-        extra = schema.get("additionalProperties")
-        return Found({**cast("Mapping[str, Any]", extra), **_defs(schema)} if isinstance(extra, Mapping) else ANY)
-    known = cast("Mapping[str, Any]", fields)
+    known = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
     if name in known:
         field = known[name]
         return Found({**cast("Mapping[str, Any]", field), **_defs(schema)} if isinstance(field, Mapping) else ANY)
     close = nearest(name, known)
-    if schema.get("additionalProperties") is False:
+    if _closed(schema):
         return Found(ANY, "impossible", f"there is no field {name!r}", close)
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, Mapping) and "patternProperties" not in schema:
+        return Found({**cast("Mapping[str, Any]", extra), **_defs(schema)})
+    if not known or not schema.keys().isdisjoint(_ELSEWHERE):
+        return Found(ANY)
     return Found(ANY, "perhaps", f"field {name!r} is not declared", close)
 
 

@@ -242,7 +242,13 @@ def _hints(source: Any) -> dict[str, Any]:
     # typing never comes to the end of a recursive alias such as Json.
     recursive = {name: Any for name, value in known.items() if isinstance(value, str) and value == cast("Any", Json)}
     try:
-        return typing.get_type_hints(source, localns=recursive or None, include_extras=True)
+        try:
+            return typing.get_type_hints(source, localns=recursive or None, include_extras=True)
+        except NameError as error:
+            if error.name != "Json":
+                raise
+            # `w.Json`: the alias names itself, and the module does not have it under that name.
+            return typing.get_type_hints(source, localns={**recursive, "Json": Any}, include_extras=True)
     except (NameError, TypeError, SyntaxError, RecursionError) as error:
         raise ExpressionInvalid(f"the type hints of {_name(source)} cannot be read: {error}", value=source) from error
 

@@ -7,8 +7,10 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from weft.ir.nodes import AnyJson, Node, OneOf, PathText, refuse
+from weft.ir.nodes import LiteralJson, Node, OneOf, PathText, unknown
 from weft.ir.values import unwrap
+
+SOURCES = ("input", "step", "previous")
 
 
 class PathRef(Node):
@@ -39,7 +41,7 @@ class Constant(Node):
 
     keeps_null: ClassVar[frozenset[str]] = frozenset({"value"})
 
-    value: AnyJson
+    value: LiteralJson
 
     @classmethod
     def spell(cls, value: Any) -> Any:
@@ -51,7 +53,7 @@ class Constant(Node):
 class Construct(Node):
     """An object whose fields are bindings themselves."""
 
-    fields: dict[str, Binding]
+    fields: dict[str, Binding] = {}
 
 
 class Binding(OneOf):
@@ -59,7 +61,6 @@ class Binding(OneOf):
 
     noun: ClassVar[str] = "source of a binding"
     aliases: ClassVar[Mapping[str, str]] = {"reference": "step"}
-    keeps_null: ClassVar[frozenset[str]] = frozenset({"constant"})
 
     input: PathRef | None = None
     step: StepRef | None = None
@@ -72,19 +73,30 @@ class Binding(OneOf):
     def spell(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        given = cast("dict[str, Any]", value)
+        written = cast("dict[str, Any]", value)
+        given = {key: item for key, item in written.items() if not key.startswith("$")}
         if "source" in given:
-            return _by_source(dict(given))
+            return _by_source(given)
         if list(given) == ["path"]:
             return {"previous": given}
-        return given
+        # Alone, null is a constant like any other; beside another source it means that there is none.
+        alone = "constant" in given and all(item is None for item in given.values())
+        return {"constant": {"value": None}} if alone else given
 
 
 def _by_source(given: dict[str, Any]) -> dict[str, Any]:
     source = given.pop("source")
-    if source not in ("input", "step", "previous"):
-        raise refuse("UnknownSource", f"unknown source {source!r}", expected="input, step or previous")
+    if source not in SOURCES:
+        raise unknown("source", source, list(SOURCES))
     return {source: given}
 
 
 Construct.model_rebuild()
+
+
+def binding(given: object, who: str) -> Binding | dict[str, Any]:
+    """Return what an author gave as an input, or say what belongs there."""
+    if isinstance(given, Binding | dict):
+        return cast("Binding | dict[str, Any]", given)
+    wanted = "w.from_input(..), w.from_step(..), w.from_previous(..), w.constant(..) or w.construct(..)"
+    raise TypeError(f"{who} takes {wanted} as an input, not {given!r}")

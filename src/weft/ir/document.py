@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import orjson
-from pydantic import model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel, to_snake
 
-from weft.errors import ExpressionInvalid, shown
+from weft.errors import shown
 from weft.expr.paths import quote
 from weft.expr.schemas import compile_schema
-from weft.ir.nodes import AnyJson, Node, refuse
+from weft.ir.nodes import AnyJson, LiteralJson, Node, expression, refuse
 from weft.ir.operations import Name, Operation
 from weft.ports import Json
 
@@ -28,31 +29,49 @@ class ToolSource(Node):
     server: Name
     server_version: str | None = None
     tool: Name
-    defaults: dict[str, AnyJson] = {}
+    defaults: dict[str, LiteralJson] = {}
     hide_fields: list[str] = []
 
 
-def _schema(value: Any) -> Any:
+def _is_name(name: str) -> str:
+    if not name.isprintable() or name != name.strip():
+        raise refuse("InvalidName", f"{shown(name)} is not a name", value=shown(name), expected="printable characters")
+    return name
+
+
+def _read_schema(value: Any) -> Any:
     """Take a schema as JSON or as text that is JSON."""
     if isinstance(value, str):
         try:
             return orjson.loads(value)
         except orjson.JSONDecodeError as error:
-            raise refuse("InvalidSchema", f"the text is not JSON: {error}", value=shown(value)) from None
+            told = f"the text is not JSON: {error}"
+            raise refuse("InvalidSchema", told, value=shown(value), expected="a JSON Schema") from None
     return value
+
+
+JsonSchema = Annotated[dict[str, AnyJson], AfterValidator(expression(compile_schema)), BeforeValidator(_read_schema)]
+NewName = Annotated[Name, AfterValidator(_is_name)]
 
 
 class ToolDef(Node):
     """A tool: `source` when an upstream has it, `spec` when it is composed."""
 
-    name: Name
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {"required": ["source", "spec"]},
+            "dependentRequired": {"outputTransform": ["source"]},
+        }
+    )
+
+    name: NewName
     version: str | None = None
     title: str | None = None
     description: str | None = None
     input_type: str | None = None
     output_type: str | None = None
-    input_schema: dict[str, AnyJson] | None = None
-    output_schema: dict[str, AnyJson] | None = None
+    input_schema: JsonSchema | None = None
+    output_schema: JsonSchema | None = None
     source: ToolSource | None = None
     spec: Operation | None = None
     output_transform: Operation | None = None
@@ -63,9 +82,6 @@ class ToolDef(Node):
         if not isinstance(value, dict):
             return value
         given = dict(cast("dict[str, Any]", value))
-        for key in ("inputSchema", "input_schema", "outputSchema", "output_schema"):
-            if key in given:
-                given[key] = _schema(given[key])
         _move_into_source(given)
         _move_source_fields(given)
         return given
@@ -73,14 +89,19 @@ class ToolDef(Node):
     @model_validator(mode="after")
     def _checks(self) -> ToolDef:
         if self.source is not None and self.spec is not None:
-            raise refuse("ExactlyOne", f"tool {self.name!r} has both source and spec", expected="one of them")
+            raise refuse(
+                "ExactlyOne",
+                f"tool {shown(self.name)} has both source and spec",
+                value="source, spec",
+                expected="one of them",
+            )
         if self.output_transform is not None and self.source is None:
-            raise refuse("NoSource", f"tool {self.name!r} has an outputTransform without a source")
-        for key, schema in (("inputSchema", self.input_schema), ("outputSchema", self.output_schema)):
-            if schema is not None:
-                _check_schema(key, schema)
-        if not self.name.isprintable() or self.name != self.name.strip():
-            raise refuse("InvalidName", f"{shown(self.name)} is not a name", expected="printable characters")
+            raise refuse(
+                "NoSource",
+                f"tool {shown(self.name)} has an outputTransform without a source",
+                expected="a source",
+                at=("outputTransform",),
+            )
         return self
 
     @property
@@ -89,18 +110,16 @@ class ToolDef(Node):
         return self.name.startswith(INTERNAL)
 
 
-def _check_schema(key: str, schema: Mapping[str, Any]) -> None:
-    try:
-        compile_schema(schema)
-    except ExpressionInvalid as error:
-        raise refuse(error.code, f"{key}: {error.message}", value=error.value, suggestion=error.suggestion) from None
-
-
 def _move_into_source(given: dict[str, Any]) -> None:
     """Put the defaults and hidden fields that v1 documents write beside the source into it."""
     if not isinstance(source := given.get("source"), dict):
         return
     moved = {key: given.pop(key) for key in ("defaults", "hideFields", "hide_fields") if key in given}
+    for key, item in moved.items():
+        if item is not None and {key, to_camel(key), to_snake(key)} & source.keys():
+            raise refuse(
+                "SpeltTwice", f"{key!r} stands in the source, too", value=key, expected="one of them", at=(key,)
+            )
     if moved:
         given["source"] = {**cast("dict[str, Any]", source), **moved}
 
@@ -108,26 +127,42 @@ def _move_into_source(given: dict[str, Any]) -> None:
 def _move_source_fields(given: dict[str, Any]) -> None:
     """Make an output transform of a v1 output schema, which says for each field where it comes from."""
     key = "outputSchema" if "outputSchema" in given else "output_schema"
-    schema = given.get(key)
+    schema = _read_schema(given.get(key))
     fields = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
     if not isinstance(fields, dict):
         return
-    properties = cast("dict[str, dict[str, Any]]", fields)
-    if not any(isinstance(one, dict) and V1_FIELD & set(one) for one in properties.values()):
+    properties = cast("dict[str, Any]", fields)
+    if not any(isinstance(one, dict) and V1_FIELD & set(cast("dict[str, Any]", one)) for one in properties.values()):
         return
-    paths: dict[str, str] = {}
+    if "outputTransform" in given or "output_transform" in given:
+        told = f"{key} says where its fields come from, and so does outputTransform"
+        raise refuse("SpeltTwice", told, value=key, expected="one of them", at=(key,))
+    mappings: dict[str, Any] = {}
     types: dict[str, Any] = {}
     for name, one in properties.items():
-        paths[name] = one.get("sourceField") or one.get("source_field") or quote([name])
-        kind = one.get("fieldType") or one.get("field_type")
-        types[name] = {"type": kind} if kind else {}
-    mappings = {name: {"path": path, "default": None} for name, path in paths.items()}
+        mappings[name], types[name] = _source_field(name, one)
     given["outputTransform"] = {"schemaMap": {"mappings": mappings}}
-    given[key] = {"type": "object", "properties": types}
+    given[key] = {"type": "object", **cast("dict[str, Any]", schema), "properties": types}
+
+
+def _source_field(name: str, one: Any) -> tuple[dict[str, Any], Any]:
+    """Return where a field of a v1 output schema comes from, and its own schema."""
+    if not isinstance(one, dict):
+        return {"path": quote([name]), "default": None}, one
+    field = cast("dict[str, Any]", one)
+    path = field.get("sourceField", field.get("source_field"))
+    kind = field.get("fieldType", field.get("field_type"))
+    rest = {key: item for key, item in field.items() if key not in V1_FIELD}
+    return {"path": quote([name]) if path is None else path, "default": None}, {
+        **({} if kind is None else {"type": kind}),
+        **rest,
+    }
 
 
 class Document(Node):
     """A whole file in canonical form: every composition is a tool with a `spec`."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["schemaVersion"]})
 
     schema_version: Literal["1.0"] = "1.0"
     tools: list[ToolDef] = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import (
@@ -10,12 +11,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
-    ValidationInfo,
+    ValidationError,
     WithJsonSchema,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic.alias_generators import to_camel, to_snake
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 from pydantic_core import core_schema as cs
 
 from weft.errors import ExpressionInvalid, nearest, shown
@@ -25,11 +26,36 @@ from weft.expr.paths import compile_path
 from weft.ports import Json
 
 JSON_TYPES = (str, bool, int, float, list, dict, type(None))
+MAX_LITERAL = 1 << 20
 
 
 def refuse(code: str, message: str, **details: Any) -> PydanticCustomError:
-    """Return the error that a validator raises: `details` are value, expected and suggestion, as in Problem."""
+    """Return the error that a validator raises.
+
+    `details` are value, expected and suggestion, as in Problem, and `at`: the place below the node, if not the node.
+    """
     return PydanticCustomError(cast(Any, code), "{sentence}", {"sentence": message, **details})
+
+
+def refused(error: ExpressionInvalid, *at: str | int) -> PydanticCustomError:
+    """Return a small language's error as the one that a validator raises."""
+    return refuse(
+        error.code, error.message, value=error.value, expected=error.expected, suggestion=error.suggestion, at=at
+    )
+
+
+def joined(
+    model: type[BaseModel], failed: ValidationError | None, more: Sequence[PydanticCustomError]
+) -> ValidationError:
+    """Return what a model's own checks refuse together with what validation refused before them: nothing hides."""
+    lines: list[InitErrorDetails] = []
+    for one in failed.errors(include_url=False) if failed is not None else ():
+        context = one.get("ctx", {})
+        custom = "sentence" in context
+        kind = PydanticCustomError(cast(Any, one["type"]), "{sentence}", context) if custom else one["type"]
+        lines.append({"type": kind, "loc": one["loc"], "input": one["input"], "ctx": context})
+    lines += [{"type": one, "loc": (), "input": None} for one in more]
+    return ValidationError.from_exception_data(model.__name__, lines)
 
 
 def expression(check: Callable[[Any], object]) -> Callable[[Any], Any]:
@@ -39,9 +65,7 @@ def expression(check: Callable[[Any], object]) -> Callable[[Any], Any]:
         try:
             check(text)
         except ExpressionInvalid as error:
-            raise refuse(
-                error.code, error.message, value=error.value, expected=error.expected, suggestion=error.suggestion
-            ) from None
+            raise refused(error) from None
         return text
 
     return checked
@@ -56,7 +80,7 @@ def _milliseconds(value: Any) -> Any:
         try:
             return as_ms(cast(Any, value))
         except ExpressionInvalid as error:
-            raise refuse(error.code, error.message, value=error.value, expected=error.expected) from None
+            raise refused(error) from None
     return value
 
 
@@ -81,6 +105,35 @@ def _is_json(value: Any) -> Any:
 AnyJson = Annotated[Any, AfterValidator(_is_json), WithJsonSchema({})]
 
 
+def _is_small(value: Any) -> Any:
+    if isinstance(value, str | list | dict) and _size(cast("Any", value)) > MAX_LITERAL:
+        got, most = shown(cast("object", value)), f"at most {MAX_LITERAL} bytes; let a tool give what is larger"
+        raise refuse("LiteralTooLarge", "a literal of more than 1 MiB", value=got, expected=most)
+    return value
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a literal takes as JSON."""
+    if isinstance(value, str):
+        return (len(value) if value.isascii() else len(value.encode(errors="surrogatepass"))) + 2
+    if isinstance(value, list):
+        return sum(_size(item) + 1 for item in cast("list[Any]", value)) + 2
+    if isinstance(value, dict):
+        return sum(_size(key) + _size(item) + 2 for key, item in cast("dict[str, Any]", value).items()) + 2
+    return 4
+
+
+LiteralJson = Annotated[AnyJson, AfterValidator(_is_small)]
+"""A JSON value that stands in a document for what every call is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Stands in the place of what an unknown key holds, with the keys that are known there."""
+
+    known: Mapping[str, str]
+
+
 class Node(BaseModel):
     """A part of a document: frozen, strict, camelCase outside and snake_case inside."""
 
@@ -102,16 +155,21 @@ class Node(BaseModel):
     keeps_null: ClassVar[frozenset[str]] = frozenset()
     """Canonical keys whose null is a value; elsewhere null means absent."""
     _keys: ClassVar[Mapping[str, str]] = {}
+    _empty: ClassVar[Mapping[str, Any]] = {}
+    """Keys whose default is the empty list or object: given as that, they are left out."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         keys: dict[str, str] = {}
+        empty: dict[str, Any] = {}
         for name, field in cls.model_fields.items():
             outward = field.alias or to_camel(name)
-            keys[outward] = keys[name] = outward
+            keys[outward] = keys[to_snake(outward)] = outward
+            if field.default in ([], {}):
+                empty[outward] = field.default
         for other, canonical in cls.aliases.items():
             keys[other] = keys[to_camel(other)] = canonical
-        cls._keys = keys
+        cls._keys, cls._empty = keys, empty
 
     @classmethod
     def spell(cls, value: Any) -> Any:
@@ -120,24 +178,26 @@ class Node(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _canonical_keys(cls, value: Any, info: ValidationInfo) -> Any:
+    def _canonical_keys(cls, value: Any) -> Any:
         if isinstance(value, cls):
             return value
         value = cls.spell(value)
         if not isinstance(value, dict):
-            raise refuse("WrongType", f"{shown(value)} is not an object", expected=f"an object ({cls.__name__})")
-        keys, keeps = cls._keys, cls.keeps_null
+            got, wanted = shown(value), f"an object ({cls.__name__})"
+            raise refuse("WrongType", f"{got} is not an object", value=got, expected=wanted)
+        keys, keeps, empty = cls._keys, cls.keeps_null, cls._empty
         out: dict[str, Any] = {}
         for key, item in cast("dict[str, Any]", value).items():
             canonical = keys.get(key)
             if canonical is None:
-                canonical = key
-                if info.context is not None:
-                    info.context.setdefault(key, set()).update(keys.values())
-            if canonical.startswith("$") or (item is None and canonical not in keeps):
+                if not key.startswith("$"):
+                    out[key] = Unknown(keys)
+                continue
+            if (item is None and canonical not in keeps) or (canonical in empty and item == empty[canonical]):
                 continue
             if canonical in out:
-                raise refuse("SpeltTwice", f"{key!r} is another spelling of {canonical!r}, given too", value=key)
+                sentence = f"{shown(key)} is another spelling of {canonical!r}, given too"
+                raise refuse("SpeltTwice", sentence, value=shown(key), expected="one of them", at=(key,))
             out[canonical] = item
         return out
 
@@ -164,11 +224,13 @@ class OneOf(Node):
     def _exactly_one(self) -> OneOf:
         given = self.model_fields_set - self.beside
         if len(given) != 1:
-            choices = [to_camel(name) for name in type(self).model_fields if name not in self.beside]
-            found = ", ".join(sorted(given)) or "none"
+            fields = type(self).model_fields.items()
+            choices = [field.alias or name for name, field in fields if name not in self.beside]
+            found = ", ".join(sorted(type(self).model_fields[name].alias or name for name in given)) or "none"
             raise refuse(
                 "ExactlyOne",
                 f"exactly one {self.noun} is needed, found {found}",
+                value=found,
                 expected=f"one of {', '.join(choices)}",
             )
         return self

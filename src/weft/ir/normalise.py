@@ -6,25 +6,30 @@ and translates what they refuse into problems that point into the text as it was
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
-from weft.errors import Problem, nearest, shown
+from weft.errors import DocumentInvalid, Problem, nearest, shown
 from weft.ir.document import Document, ToolDef
-from weft.ir.nodes import Node
+from weft.ir.loading import no_collection
+from weft.ir.nodes import Node, Unknown
 from weft.ir.operations import kinds
 from weft.ir.read import Source, pointer
 
 Loc: TypeAlias = "tuple[str | int, ...]"
+N = TypeVar("N", bound=Node)
 
 MAX_PATTERN_DEPTH = 30
 TOP = ("schemaVersion", "tools", "compositions")
-WRAPPERS = ("pattern", "composition", "operation", "function")
+WRAPPERS = ("pattern", "composition")
+CONSTANT = frozenset({"literal", "constant", "value"})
+BESIDE = frozenset({"defaults", "hideFields"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ def at(problem: Problem, source: Source) -> Problem:
     return replace(problem, pointer=pointer(problem.loc), file=source.name, line=line, column=column)
 
 
+@no_collection()
 def parse(source: Source) -> Parsed:
     """Return the canonical document, as far as it can be read, and every problem."""
     value: dict[str, Any] = source.value
@@ -63,7 +69,7 @@ def parse(source: Source) -> Parsed:
     seen = dict[tuple[str, str | None], Loc]()
     for place, entry in _entries(value, problems):
         name = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else None
-        result = _tool(entry)
+        result = _tool(entry, composed=place[0] == "compositions")
         if isinstance(result, list):
             problems += [one.moved(*place) for one in result]
             broken.update([name] if isinstance(name, str) else [])
@@ -91,17 +97,24 @@ def _duplicate(tool: ToolDef, place: Loc, first: Loc) -> Problem:
 
 
 def _top(value: dict[str, Any]) -> Iterator[Problem]:
-    version = value.get("schemaVersion", value.get("schema_version"))
-    if isinstance(version, float | int):
+    spelt = [key for key in ("schemaVersion", "schema_version") if value.get(key) is not None]
+    if len(spelt) > 1:
         yield Problem(
-            code="WrongType", message="schemaVersion is a number: quote it", loc=("schemaVersion",),
-            value=shown(version), expected='"1.0"',
+            code="SpeltTwice", message="'schema_version' is another spelling of 'schemaVersion', given too",
+            loc=("schema_version",), value=shown("schema_version"), expected="one of them",
         )  # fmt: skip
-    elif version not in (None, "1.0"):
-        yield Problem(
-            code="UnknownVersion", message=f"unknown schemaVersion {shown(version)}", loc=("schemaVersion",),
-            value=shown(version), expected='"1.0"',
-        )  # fmt: skip
+    for key in spelt:
+        version = value[key]
+        if isinstance(version, float | int) and not isinstance(version, bool):
+            yield Problem(
+                code="WrongType", message=f"{key} is a number: quote it", loc=(key,), value=shown(version),
+                expected='"1.0"',
+            )  # fmt: skip
+        elif version != "1.0":
+            yield Problem(
+                code="UnknownVersion", message=f"unknown schemaVersion {shown(version)}", loc=(key,),
+                value=shown(version), expected='"1.0"',
+            )  # fmt: skip
     for key in value:
         if key not in (*TOP, "schema_version") and not key.startswith("$"):
             yield Problem(
@@ -117,54 +130,87 @@ def _entries(value: dict[str, Any], problems: list[Problem]) -> Iterator[tuple[L
             for index, entry in enumerate(cast("list[Any]", entries)):
                 yield (key, index), entry
         elif entries is not None:
-            problems.append(Problem(code="WrongType", message=f"{key} is not a list", loc=(key,), expected="a list"))
+            problems.append(
+                Problem(
+                    code="WrongType", message=f"{key} is not a list", loc=(key,), value=shown(entries),
+                    expected="a list",
+                )
+            )  # fmt: skip
 
 
-def _tool(entry: Any) -> ToolDef | list[Problem]:
+def _tool(entry: Any, *, composed: bool) -> ToolDef | list[Problem]:
     """Read one tool; the problems are placed relative to it, as it was written."""
-    if (depth := pattern_depth(entry)) > MAX_PATTERN_DEPTH:
-        return [
-            Problem(
-                code="MaxPatternDepth", message=f"patterns are nested {depth} deep",
-                expected=f"at most {MAX_PATTERN_DEPTH}; give inner ones a name of their own",
-            )
-        ]  # fmt: skip
-    return read_node(ToolDef, entry)
+    if too_deep := _too_deep(entry):
+        return [too_deep]
+    result = read_node(ToolDef, entry)
+    if composed and isinstance(result, ToolDef) and result.spec is None:
+        expected = "a pattern under 'spec'; what an upstream has stands in tools"
+        return [Problem(code="MissingKey", message="missing key 'spec'", expected=expected)]
+    return result
+
+
+def _too_deep(entry: Any) -> Problem | None:
+    depth, loc = pattern_depth(entry)
+    if depth <= MAX_PATTERN_DEPTH:
+        return None
+    return Problem(
+        code="MaxPatternDepth", message=f"patterns are nested {depth} deep", loc=loc, value=f"{depth} deep",
+        expected=f"at most {MAX_PATTERN_DEPTH}; give inner ones a name of their own",
+    )  # fmt: skip
 
 
 def read_node(model: type[Node], value: Any) -> Any:
     """Return a node, or the problems that keep it from being one."""
-    unknown: dict[str, set[str]] = {}
     try:
-        return model.model_validate(value, context=unknown)
+        return model.model_validate(value)
     except ValidationError as error:
-        return [_problem(one, value, unknown) for one in error.errors(include_url=False)]
+        return [_problem(one, value) for one in error.errors(include_url=False)]
 
 
-def _problem(error: Any, value: Any, unknown: dict[str, set[str]]) -> Problem:
-    loc: Loc = error["loc"]
+def made(model: type[N], body: Any) -> N:
+    """Return the node that a builder describes.
+
+    Raises:
+        DocumentInvalid: with every problem of it.
+    """
+    result = read_node(model, body)
+    if isinstance(result, list):
+        raise DocumentInvalid([replace(one, pointer=pointer(one.loc)) for one in cast("list[Problem]", result)])
+    return result
+
+
+def _problem(error: Any, value: Any) -> Problem:
     context: dict[str, Any] = error.get("ctx", {})
+    loc: Loc = (*error["loc"], *context.get("at", ()))
     kind: str = error["type"]
     place = written(value, loc)
     if kind == "extra_forbidden":
-        known = sorted(unknown.get(str(loc[-1]), ()))
+        spellings = cast(Unknown, error["input"]).known
+        known = sorted(set(spellings.values()))
+        meant = nearest(loc[-1], spellings)
         return Problem(
             code="UnknownKey", message=f"unknown key {shown(loc[-1])}", loc=place, value=shown(loc[-1]),
-            expected=f"one of {', '.join(known)}" if known else None, suggestion=nearest(loc[-1], known),
+            expected=f"one of {', '.join(known)}", suggestion=spellings.get(meant or "", meant),
         )  # fmt: skip
     if kind == "missing":
-        return Problem(code="MissingKey", message=f"missing key {shown(loc[-1])}", loc=place)
+        message, wanted = f"missing key {shown(loc[-1])}", f"an object with {shown(loc[-1])}"
+        return Problem(code="MissingKey", message=message, loc=place, value=shown(error["input"]), expected=wanted)
     if "sentence" in context:
         told = {key: context.get(key) for key in ("value", "expected", "suggestion")}
-        return Problem(code=kind, message=context["sentence"], loc=place, **told)
-    expected = context.get("expected")
+        return Problem(code=kind, message=context["sentence"], loc=place, **cast(Any, told))
+    message = _sentence(str(error["msg"]))
+    given = error.get("input")
     return Problem(
-        code="WrongType" if kind.endswith("_type") else "WrongValue",
-        message=_sentence(str(error["msg"])),
-        loc=place,
-        value=shown(error.get("input")),
-        expected=str(expected) if expected is not None else None,
-    )
+        code="WrongType" if kind.endswith("_type") else "WrongValue", message=message, loc=place, value=shown(given),
+        expected=_EXPECTED.sub("", message),
+        suggestion=nearest(given, _QUOTED.findall(context["expected"])) if kind == "literal_error" else None,
+    )  # fmt: skip
+
+
+_EXPECTED = re.compile(
+    r"^(input|list|string|dictionary|value) should (be|have) (a valid )?| after validation, not \d+$"
+)
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 def _sentence(message: str) -> str:
@@ -174,11 +220,18 @@ def _sentence(message: str) -> str:
 def written(value: Any, loc: Sequence[str | int]) -> Loc:
     """Translate a place in the canonical form into the place where a person wrote it.
 
-    Other spellings leave keys out, rename them or wrap them; a key that is nowhere to be found leaves the place as it is.
+    Other spellings leave keys out, rename them, wrap them or put beside a value what belongs into it; a key that is
+    nowhere to be found leaves the place as it is.
     """
     out: list[str | int] = []
+    parent: Any = None
     for key in loc:
-        for step in _steps(value, key):
+        if steps := _steps(value, key):
+            parent = value
+        elif (not isinstance(value, dict) or key in BESIDE) and (steps := _steps(parent, key)):
+            value = parent
+            del out[-1:]
+        for step in steps:
             value = value[step]
             out.append(step)
     return tuple(out)
@@ -190,7 +243,9 @@ def _steps(value: Any, key: str | int) -> list[str | int]:
     if not isinstance(value, dict) or not isinstance(key, str):
         return []
     given = cast("dict[str, Any]", value)
-    for spelling in (key, to_snake(key), *_other_spellings().get(key, ())):
+    if key in given:
+        return [key]
+    for spelling in (_snake(key), *_other_spellings().get(key, ())):
         if spelling in given:
             return [spelling]
     for wrapper in WRAPPERS:
@@ -199,9 +254,18 @@ def _steps(value: Any, key: str | int) -> list[str | int]:
     return []
 
 
+_snake = lru_cache(maxsize=1024)(to_snake)
+
+
 @lru_cache(maxsize=1)
 def _other_spellings() -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {"predicate": {"when", "condition"}, "path": {"sourceField"}}
+    found: dict[str, set[str]] = {
+        "predicate": {"when", "condition"},
+        # What v1 documents say in an output schema.
+        "outputTransform": {"outputSchema", "output_schema"},
+        "mappings": {"properties"},
+        "path": {"sourceField", "source_field"},
+    }
     pending = [Node]
     while pending:
         model = pending.pop()
@@ -218,19 +282,38 @@ def _at(value: Any, loc: Loc) -> Any:
     return value
 
 
-def pattern_depth(value: Any) -> int:
-    """Return how many patterns are nested in each other, looking at the text as it was written."""
-    names = {*kinds(), *(to_snake(kind) for kind in kinds()), "pattern"} - {"tool", "composition", "agent"}
-    deepest, pending = 0, [(value, 0)]
+def pattern_depth(entry: Any) -> tuple[int, Loc]:
+    """Return how many patterns of a tool are nested in each other, and where the deepest that is allowed stands.
+
+    This looks at the text as it was written, so that what is too deep is never read any further.
+    """
+    names = {*kinds(), *(to_snake(kind) for kind in kinds())} - {"tool", "composition", "agent"}
+    deepest, place = 0, ()
+    top = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    pending: list[tuple[Any, int, Any]] = [
+        (top.get(key), 0, (None, key)) for key in ("spec", "outputTransform", "output_transform")
+    ]
     while pending:
-        item, depth = pending.pop()
-        deepest = max(deepest, depth)
+        item, depth, trail = pending.pop()
         if isinstance(item, dict):
             given = cast("dict[str, Any]", item)
-            for key, inner in given.items():
-                nested = key in names and (isinstance(inner, dict) or key == "pattern") and key != "pattern"
-                tagged = key == "pattern" and isinstance(inner, str)
-                pending.append((inner, depth + (1 if nested or tagged else 0)))
+            if isinstance(given.get("pattern"), str):
+                depth += 1
+            if depth > deepest:
+                deepest, place = depth, trail if depth <= MAX_PATTERN_DEPTH + 1 else place
+            pending += [
+                (inner, depth + (key in names and isinstance(inner, dict)), (trail, key))
+                for key, inner in given.items()
+                if key not in CONSTANT
+            ]
         elif isinstance(item, list):
-            pending += [(inner, depth) for inner in cast("list[Any]", item)]
-    return deepest
+            pending += [(inner, depth, (trail, index)) for index, inner in enumerate(cast("list[Any]", item))]
+    return deepest, _loc(place)
+
+
+def _loc(trail: Any) -> Loc:
+    out: list[str | int] = []
+    while trail:
+        trail, key = trail
+        out.append(key)
+    return tuple(reversed(out))

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_snake
+from pydantic_core import PydanticCustomError
 
-from weft.errors import shown
+from weft.errors import nearest, shown
 from weft.ir.nodes import Node, Tagged, refuse, unknown
 from weft.ports import Json
 
@@ -51,12 +52,14 @@ class AgentCall(Node):
 
 _kinds: dict[str, type[Node]] = {"tool": ToolCall, "composition": CompositionCall, "agent": AgentCall}
 _tags: dict[type[Node], str] = {}
+_spellings: dict[str, str] = {}
 
 
 def add_kinds(patterns: Mapping[str, type[Node]]) -> None:
     """Close the union of operations: called once, by the catalogue of patterns."""
     _kinds.update(patterns)
     _tags.update({model: kind for kind, model in _kinds.items()})
+    _spellings.update({name: kind for kind in _kinds for name in (kind, to_snake(kind))})
 
 
 def kind_of(node: Node) -> str:
@@ -88,51 +91,50 @@ def spell_operation(value: Any) -> Any:
     if isinstance(value, str):
         return {"tool": {"name": value}}
     if not isinstance(value, dict):
-        raise refuse(
-            "WrongType", f"{shown(value)} is not an operation", expected="a tool's name, or an object with one key"
-        )
-    given = {key: item for key, item in cast("dict[str, Any]", value).items() if not key.startswith("$")}
+        got = shown(value)
+        wanted = "a tool's name, or an object with one key"
+        raise refuse("WrongType", f"{got} is not an operation", value=got, expected=wanted)
+    written = cast("dict[str, Any]", value)
+    given = {key: item for key, item in written.items() if not key.startswith("$") and item is not None}
     if "pattern" in given:
         return _by_pattern(given)
     if len(given) != 1:
-        _not_one(given)
+        raise _not_one(given)
     key, body = next(iter(given.items()))
-    kind = to_camel(key)
-    if kind == "composition":
-        return _composition(body)
-    if kind not in kinds():
+    if (kind := _spellings.get(key)) is None:
         raise unknown("pattern", key, list(kinds()))
-    return {kind: body}
+    return _composition(body) if kind == "composition" else {kind: body}
 
 
 def _by_pattern(given: dict[str, Any]) -> Any:
     pattern = given["pattern"]
     if not isinstance(pattern, str):
         if len(given) != 1:
-            _not_one(given)
+            raise _not_one(given)
         return spell_operation(pattern)
-    kind = to_camel(pattern)
-    if kind not in kinds():
+    if (kind := _spellings.get(pattern)) is None:
         raise unknown("pattern", pattern, list(kinds()))
     return {kind: {key: item for key, item in given.items() if key != "pattern"}}
 
 
-def _not_one(given: Mapping[str, Any]) -> None:
-    known = [key for key in given if to_camel(key) in kinds()]
-    if not given or not known:
-        found = "none" if not given else ", ".join(sorted(given))
-        raise refuse("NoPattern", f"no pattern key, found {found}", expected=f"one of {', '.join(kinds())}")
-    raise refuse(
-        "TwoPatterns" if len(known) > 1 else "UnknownKey",
-        f"an operation has exactly one key, found {', '.join(sorted(given))}",
-        expected=f"only {known[0]!r}",
-    )
+def _not_one(given: Mapping[str, Any]) -> PydanticCustomError:
+    known = [key for key in given if key in _spellings or key == "pattern"]
+    found = ", ".join(sorted(given)) or "none"
+    if not known:
+        wanted = list(kinds())
+        meant = next((close for key in given if (close := nearest(key, wanted))), None)
+        told = f"one of {', '.join(wanted)}"
+        return refuse("NoPattern", f"no pattern key, found {found}", value=found, expected=told, suggestion=meant)
+    sentence = f"an operation has exactly one key, found {found}"
+    code = "TwoPatterns" if len(known) > 1 else "UnknownKey"
+    return refuse(code, sentence, value=shown(found), expected=f"only {' or '.join(map(repr, known))}")
 
 
 def _composition(body: Any) -> Any:
-    if isinstance(body, str) or (isinstance(body, dict) and set(cast("dict[str, Any]", body)) <= {"name", "version"}):
-        return {"composition": body}
-    return spell_operation(body)
+    if isinstance(body, dict):
+        keys = {key for key in cast("dict[str, Any]", body) if not key.startswith("$")}
+        return {"composition": body} if keys and keys <= {"name", "version"} else spell_operation(body)
+    return {"composition": body}
 
 
 Operation = Annotated[Node, Tagged(kinds, spell_operation)]

@@ -3,46 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import model_validator
+from pydantic import ConfigDict, WithJsonSchema, model_validator
 
 from weft.errors import ExpressionInvalid
 from weft.expr.paths import compile_path
-from weft.expr.predicates import ABSENT, compile_test, parse_predicate
-from weft.ir.nodes import AnyJson, Node, PathText, refuse
+from weft.expr.predicates import ABSENT, OPS, compile_test, parse_predicate
+from weft.ir.nodes import LiteralJson, Node, PathText, refused
 from weft.ir.values import unwrap_values
 
 PREFIX = "COMPARISON_OP_"
 TAKES_NO_VALUE = frozenset({"is_null", "is_not_null", "is_error"})
+VALUE_RULE: dict[str, Any] = {
+    "if": {"properties": {"op": {"enum": sorted(TAKES_NO_VALUE)}}},
+    "then": {"properties": {"value": False}},
+    "else": {"required": ["value"]},
+}
+"""What JSON Schema can say about which operators take a value."""
 
 
 class FieldPredicate(Node):
-    """`{field, op, value}`; the string `item.relevance > 0.7` is taken too."""
+    """One field against one constant."""
 
+    model_config = ConfigDict(json_schema_extra=VALUE_RULE)
     aliases: ClassVar[Mapping[str, str]] = {"path": "field", "operator": "op"}
     keeps_null: ClassVar[frozenset[str]] = frozenset({"value"})
 
     field: PathText = "$"
-    op: str
-    value: AnyJson = None
+    op: Annotated[str, WithJsonSchema({"enum": list(OPS)})]
+    value: LiteralJson = None
 
     @classmethod
     def spell(cls, value: Any) -> Any:
+        """Take the string `item.relevance > 0.7`, typed values and the operators of generated documents."""
         if isinstance(value, str):
             try:
                 field, op, constant = parse_predicate(value)
             except ExpressionInvalid as error:
-                raise refuse(error.code, error.message, value=error.value, expected=error.expected) from None
+                raise refused(error) from None
             return {"field": field, "op": op, "value": constant}
         if not isinstance(value, dict):
             return value
         given = dict(cast("dict[str, Any]", value))
+        if "operator" in given and "op" not in given:
+            given["op"] = given.pop("operator")
         if isinstance(op := given.get("op"), str):
             given["op"] = _op_name(op)
         if "value" in given:
             given["value"] = unwrap_values(given["value"])
-            if given["value"] is None and given.get("op") in TAKES_NO_VALUE:
+            if given["value"] is None and isinstance(op := given.get("op"), str) and op in TAKES_NO_VALUE:
                 del given["value"]
         return given
 
@@ -51,9 +61,7 @@ class FieldPredicate(Node):
         try:
             self._test()
         except ExpressionInvalid as error:
-            raise refuse(
-                error.code, error.message, value=error.value, expected=error.expected, suggestion=error.suggestion
-            ) from None
+            raise refused(error, "op" if error.code == "UnknownOperator" else "value") from None
         return self
 
     def _test(self) -> Callable[[Any], bool]:

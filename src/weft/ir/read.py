@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -32,7 +33,6 @@ from weft.ir.locate import (
     Wrong,
     find,
     json_events,
-    line_column,
     non_finite,
     number,
     pointer,
@@ -81,11 +81,18 @@ class Source:
     format: Format
     value: Any
     _places: list[Place] = field(default_factory=list[Place], init=False, repr=False, compare=False)
+    _breaks: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 
     def position(self, loc: Sequence[str | int]) -> tuple[int, int] | None:
         """Return the line and column, from 1, of the value at a place; of its nearest parent, where it is missing."""
         at = self._offset(loc)
-        return None if at is None else line_column(self.text, at)
+        if at is None:
+            return None
+        # Counted once: a document may have thousands of problems, and each asks for its line.
+        if not self._breaks:
+            self._breaks.extend([-1, *(found.start() for found in re.finditer("\n", self.text))])
+        line = bisect_left(self._breaks, at)
+        return line, at - self._breaks[line - 1]
 
     def written(self, loc: Sequence[str | int]) -> str | None:
         """Return an unquoted scalar as its author wrote it: `1.10`, where the value is 1.1."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pydantic.alias_generators import to_camel
-
 TYPED = {"stringValue": str, "numberValue": (int, float), "boolValue": bool}
+NAMES = {
+    name: wrapper
+    for wrapper in (*TYPED, "nullValue", "listValue")
+    for name in (wrapper, wrapper.replace("Value", "_value"))
+}
 
 
 def unwrap(value: Any) -> Any:
@@ -14,8 +17,8 @@ def unwrap(value: Any) -> Any:
     if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
         return value
     key, held = next(iter(cast("dict[str, Any]", value).items()))
-    name = to_camel(key)
-    if name == "nullValue" and held in (True, "NULL_VALUE", None):
+    name = NAMES.get(key, "")
+    if name == "nullValue" and (held is True or held is None or held == "NULL_VALUE"):
         return None
     if name == "listValue":
         items = cast("dict[str, Any]", held).get("values") if isinstance(held, dict) else held

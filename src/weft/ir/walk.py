@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, cast
+from functools import lru_cache
+from typing import Any, TypeAlias, cast, get_args
 
 from weft.ir.nodes import Node
 from weft.ir.operations import is_operation, kind_of
@@ -11,31 +12,44 @@ from weft.ir.operations import is_operation, kind_of
 Loc: TypeAlias = "tuple[str | int, ...]"
 
 
+@lru_cache(maxsize=None)
+def _inner_fields(model: type[Node]) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a model that can hold nodes, last first, each with its key."""
+    fields = [(name, field.alias or name) for name, field in model.model_fields.items() if _holds(field.annotation)]
+    return tuple(reversed(fields))
+
+
+def _holds(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Node):
+        return True
+    return any(_holds(one) for one in get_args(annotation))
+
+
 def walk(node: Node, loc: Loc = ()) -> Iterator[tuple[Loc, Node]]:
-    """Yield a node and all below it; the place of an operation includes its key."""
-    here = (*loc, kind_of(node)) if is_operation(node) else loc
-    yield here, node
-    for name, field in type(node).model_fields.items():
-        if name in node.model_fields_set:
-            yield from _walk(getattr(node, name), (*here, field.alias or name))
-
-
-def _walk(value: Any, loc: Loc) -> Iterator[tuple[Loc, Node]]:
-    if isinstance(value, Node):
-        yield from walk(value, loc)
-    elif isinstance(value, list):
-        for index, item in enumerate(cast("list[Any]", value)):
-            yield from _walk(item, (*loc, index))
-    elif isinstance(value, dict):
-        for key, item in cast("dict[str, Any]", value).items():
-            yield from _walk(item, (*loc, key))
+    """Yield a node and all below it, in the order of the text; the place of an operation includes its key."""
+    pending: list[tuple[Loc, Any]] = [(loc, node)]
+    while pending:
+        here, value = pending.pop()
+        if isinstance(value, Node):
+            if is_operation(value):
+                here = (*here, kind_of(value))
+            yield here, value
+            for name, key in _inner_fields(type(value)):
+                inner = getattr(value, name)
+                if inner is not None:
+                    pending.append(((*here, key), inner))
+        elif isinstance(value, list):
+            items = cast("list[Any]", value)
+            pending += [((*here, index), items[index]) for index in range(len(items) - 1, -1, -1)]
+        elif isinstance(value, dict):
+            table = cast("dict[str, Any]", value)
+            pending += [((*here, key), table[key]) for key in reversed(table)]
 
 
 def operations_below(node: Node) -> Iterator[Node]:
     """Yield the operations right below a node, not those below them."""
-    for name in type(node).model_fields:
-        if name in node.model_fields_set:
-            yield from _operations(getattr(node, name))
+    for name, _ in reversed(_inner_fields(type(node))):
+        yield from _operations(getattr(node, name))
 
 
 def _operations(value: Any) -> Iterator[Node]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import Field
-from pydantic.alias_generators import to_camel
 
-from weft.errors import ExecutionFailed, nearest, shown
+from weft.errors import nearest, shown
 from weft.expr.fields import path_text
 from weft.expr.paths import MISSING, compile_path
 from weft.expr.predicates import key_of
 from weft.expr.rows import column, names_of
-from weft.expr.shapes import ANY, any_of, array_of, items_of, look, may_be, types_of
+from weft.expr.shapes import ANY, any_of, array_of, items_of, look, types_of
 from weft.ir.nodes import Node, OneOf, PathText, refuse
+from weft.ir.normalise import made
 from weft.patterns.contract import Flow, Value, require_list
-from weft.patterns.flows import report_path
+from weft.patterns.flows import report_path, takes_array
 from weft.ports import Schema
 
 Apply: TypeAlias = Callable[[Value], Value]
@@ -36,6 +37,7 @@ class Sort(Node):
         path = compile_path(self.field)
         names = names_of(path)
         keys_of = column(names, path.find) if names else lambda rows: [path.find(row) for row in rows]
+        key = itemgetter(*names) if names is not None and len(names) == 1 else path.find
         reverse = self.order == "desc"
 
         def run(value: Value) -> Value:
@@ -43,8 +45,7 @@ class Sort(Node):
             keys = keys_of(rows)
             types = set(map(type, keys))
             if types <= NUMBERS or types == {str}:
-                # A stable sort of positions: the rows themselves are never compared.
-                return [rows[at] for at in sorted(range(len(rows)), key=keys.__getitem__, reverse=reverse)]
+                return sorted(rows, key=key, reverse=reverse)
             return _sort_mixed(rows, keys, reverse)
 
         return run
@@ -137,7 +138,7 @@ class AggregationOp(OneOf):
             value = {value: True}
         if isinstance(value, dict):
             for key in cast("dict[str, Any]", value):
-                if not key.startswith("$") and to_camel(key) not in cls._keys:
+                if not key.startswith("$") and key not in cls._keys:
                     known = list(cls.model_fields)
                     raise refuse(
                         "UnknownAggregationOp",
@@ -160,15 +161,16 @@ class AggregationOp(OneOf):
 
     def flow(self, given: Schema, f: Flow, *at: str | int) -> Schema:
         """Return the schema of what this operation makes of such a list."""
+        if self.concat is not None:
+            return given
+        if not takes_array(given, self.kind.title(), f, *at):
+            return ANY
         if self.flatten is not None:
             items = items_of(given)
             return array_of(_flat(items)) if items else given
         if self.merge is not None:
             return {"type": "object"}
         if self.sort is not None or self.dedupe is not None:
-            if not may_be(given, "array"):
-                f.error("NotAnArray", f"{self.kind.title()} requires array input", *at, expected="an array")
-                return ANY
             path = self.chosen.field
             report_path(look(items_of(given), compile_path(path)), path, f, *at, self.kind, "field")
         return given
@@ -192,9 +194,11 @@ class Aggregation(Node):
     def spell(cls, value: Any) -> Any:
         if isinstance(value, list):
             return {"ops": value}
-        if isinstance(value, dict) and "function" in value:
-            return _named_function(cast("dict[str, Any]", value))
-        return value
+        if not isinstance(value, dict) or "function" not in value:
+            return value
+        written = cast("dict[str, Any]", value)
+        given = {key: item for key, item in written.items() if not key.startswith("$") and item is not None}
+        return _named_function(given) if "function" in given else given
 
     def compile(self) -> Apply:
         """Return the operations as one function."""
@@ -216,15 +220,18 @@ class Aggregation(Node):
 
 def _named_function(given: dict[str, Any]) -> dict[str, Any]:
     name = given["function"]
-    if name != "flatten_and_sort_by_relevance" or len(given) != 1:
+    if name != FUNCTION or len(given) != 1:
         raise refuse(
             "UnknownAggregationOp",
             f"Unknown aggregation op {shown(name)}: functions are not called by name",
-            expected="ops, or the one function flatten_and_sort_by_relevance",
+            value=shown(name),
+            expected=f"ops, or only the function {FUNCTION}",
+            suggestion=nearest(name, [FUNCTION]),
         )
     return {"ops": [{"flatten": True}, {"sort": {"field": "$.relevance", "order": "desc"}}]}
 
 
+FUNCTION = "flatten_and_sort_by_relevance"
 FLATTEN = {"ops": [{"flatten": True}]}
 
 
@@ -245,17 +252,17 @@ def merge() -> AggregationOp:
 
 def sort(by: object, order: Literal["asc", "desc"] = "asc") -> AggregationOp:
     """Order by a field."""
-    return AggregationOp.model_validate({"sort": {"field": path_text(by), "order": order}})
+    return made(AggregationOp, {"sort": {"field": path_text(by), "order": order}})
 
 
 def dedupe(by: object) -> AggregationOp:
     """Keep the first item for each value of a field."""
-    return AggregationOp.model_validate({"dedupe": {"field": path_text(by)}})
+    return made(AggregationOp, {"dedupe": {"field": path_text(by)}})
 
 
 def limit(count: int) -> AggregationOp:
     """Take the first few."""
-    return AggregationOp(limit=Limit(count=count))
+    return made(AggregationOp, {"limit": {"count": count}})
 
 
 def aggregation(given: object) -> Aggregation:
@@ -265,5 +272,5 @@ def aggregation(given: object) -> Aggregation:
     if isinstance(given, AggregationOp):
         return Aggregation(ops=[given])
     if isinstance(given, dict | list):
-        return Aggregation.model_validate(given)
-    raise ExecutionFailed(f"Unknown aggregation op {shown(given)}", hint="use w.flatten(), w.sort(..), ...")
+        return made(Aggregation, given)
+    raise TypeError(f"Unknown aggregation op {shown(given)}: use w.flatten(), w.sort(..) or a list of these")

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from weft.errors import ExecutionFailed, WeftError
 from weft.ir.nodes import Node
 from weft.ir.operations import kind_of, operation_ir
+from weft.patterns.copies import OFTEN, Copies
 from weft.ports import Clock, Json, Schema
 
 A_contra = TypeVar("A_contra", contravariant=True)
@@ -44,8 +45,11 @@ class Root(Protocol):
         """Tell the caller, beside the result, what was dropped on the way."""
         ...
 
-    def detach(self, work: Coroutine[Any, Any, object]) -> None:
-        """Hand over work that outlives the call: the engine owns it, bounds it and waits for it when it drains."""
+    def detach(self, work: Coroutine[Any, Any, object], dropped: Callable[[], object] | None = None) -> None:
+        """Hand over work that outlives the call: the engine owns it, bounds it and waits for it when it drains.
+
+        `dropped` is called when the work had to make room, or the engine could not wait for it any longer.
+        """
         ...
 
 
@@ -76,16 +80,24 @@ class Call(Protocol):
         """Return the same place with an earlier deadline."""
         ...
 
+    def apart(self) -> Call:
+        """Return the same place for work that outlives the call: its time and its budgets are its own."""
+        ...
+
 
 Run: TypeAlias = Callable[[Value, Call], Awaitable[Value]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pure:
-    """A compiled operation that only moves data; `rows` maps it over a list in one loop, when that is faster."""
+    """A compiled operation that only moves data; `rows` maps it over a list in one loop, when that is faster.
+
+    `spans` does the same as `fn` with a span for each step, when there are steps.
+    """
 
     fn: Callable[[Value], Value]
     rows: Callable[[list[Value]], list[Value]] | None = None
+    spans: Callable[[Value, Call], Value] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,10 @@ async def perform(step: Step, value: Value, call: Call, name: str = "") -> Value
     """Run one step as a branch of its own: a span, and the step's name on its errors."""
     inner = call.open(step, value, name) if call.traced else call
     try:
-        result = step.pure.fn(value) if step.pure is not None else await step.run(value, inner)
+        if step.pure is None or (step.pure.spans is not None and call.traced):
+            result = await step.run(value, inner)
+        else:
+            result = step.pure.fn(value)
     except BaseException as error:
         if isinstance(error, WeftError):
             error.within(name or step.name)
@@ -128,6 +143,10 @@ class Compiler(Protocol):
 
     def named(self, tool: str) -> Step:
         """Return the tool or composition of that name, compiled."""
+        ...
+
+    def copies(self, operation: Node | str) -> Copies:
+        """Return how often a nested operation, or the tool of that name, may put a part of its input into its result."""
         ...
 
 
@@ -161,6 +180,10 @@ class Pattern(Node):
     def flow(self, given: Schema, f: Flow) -> Schema:
         """Return the schema of the result for an input of the given schema; {} when nothing is known."""
         raise TypeError(f"{type(self).__name__} has no flow")
+
+    def copies(self, c: Compiler) -> Copies:
+        """Return how often a part of the input may occur in the result; unless a pattern knows better, often."""
+        return OFTEN
 
     def names(self) -> Iterable[tuple[str, tuple[str | int, ...]]]:
         """Return tools that this pattern names outside of its operations, each with its place."""

@@ -10,11 +10,13 @@ from pydantic import Field
 from weft.errors import ExecutionFailed
 from weft.expr.fields import path_text
 from weft.expr.paths import compile_path
-from weft.expr.shapes import ANY, look, may_be
+from weft.expr.shapes import ANY, look, may_be, object_of, with_fields
 from weft.ir.bindings import PathRef
 from weft.ir.nodes import Node
+from weft.ir.normalise import made
 from weft.ir.operations import Operation
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand, perform, type_name
+from weft.patterns.copies import NEW, OFTEN, ONCE, Copies, bounded, repeats, together
 from weft.patterns.fanout import all_or_error
 from weft.patterns.flows import report_path
 from weft.ports import Schema
@@ -56,6 +58,7 @@ class Enricher(Pattern):
         steps = [c.operation(one.operation, one.field) for one in self.enrichments]
         gets = [compile_path(one.input.path).get if one.input is not None else None for one in self.enrichments]
         strategy = self.merge_strategy
+        shared = self.copies(c).shared
 
         async def run(value: Value, call: Call) -> Value:
             if type(value) is not dict:
@@ -69,9 +72,15 @@ class Enricher(Pattern):
                     enriched.update(cast("dict[str, Value]", result))
                 else:
                     enriched[step.name] = result
-            return enriched
+            return bounded(enriched) if shared else enriched
 
         return run
+
+    def copies(self, c: Compiler) -> Copies:
+        if any(one.input is not None and repeats(compile_path(one.input.path)) for one in self.enrichments):
+            return OFTEN
+        kept = NEW if self.merge_strategy == "replace" else ONCE
+        return together([kept, *(c.copies(one.operation) for one in self.enrichments)])
 
     def flow(self, given: Schema, f: Flow) -> Schema:
         if not may_be(given, "object"):
@@ -85,11 +94,9 @@ class Enricher(Pattern):
                 report_path(found, one.input.path, f, "enrichments", index, "input", "path")
                 into = found.schema
             added[one.field] = f.operation(one.operation, into, "enrichments", index, "operation")
-        if self.merge_strategy == "spread":
-            return {"type": "object"}
-        known = {} if self.merge_strategy == "replace" else dict(given.get("properties", {}))
-        required = [] if self.merge_strategy == "replace" else list(given.get("required", ()))
-        return {"type": "object", "properties": {**known, **added}, "required": [*required, *added]}
+        if self.merge_strategy == "replace":
+            return object_of(added)
+        return with_fields(given, added) if self.merge_strategy == "nested" else {"type": "object"}
 
 
 def enricher(*, merge: Merge = "nested", **fields: Op[Any, Any] | tuple[object, Op[Any, Any]]) -> Op[Any, Any]:
@@ -107,4 +114,4 @@ def enricher(*, merge: Merge = "nested", **fields: Op[Any, Any] | tuple[object, 
         if part is not None:
             entry["input"] = {"path": path_text(part)}
         enrichments.append(entry)
-    return Op(Enricher.model_validate({"enrichments": enrichments, "mergeStrategy": merge}), parts)
+    return Op(made(Enricher, {"enrichments": enrichments, "mergeStrategy": merge}), parts)

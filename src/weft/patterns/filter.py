@@ -9,8 +9,10 @@ from weft.expr.fields import path_text
 from weft.expr.paths import compile_path
 from weft.expr.rows import names_of, where
 from weft.expr.shapes import ANY, items_of, look
+from weft.ir.normalise import made
 from weft.ir.predicates import FieldPredicate
 from weft.patterns.contract import Compiler, Flow, Op, Pattern, Pure, Run, Value, require_list
+from weft.patterns.copies import ONCE, Copies
 from weft.patterns.flows import check_predicate, report_path, takes_array
 from weft.ports import Schema
 
@@ -33,6 +35,9 @@ class Filter(Pattern):
 
         return Pure(run)
 
+    def copies(self, c: Compiler) -> Copies:
+        return ONCE
+
     def flow(self, given: Schema, f: Flow) -> Schema:
         if not takes_array(given, "Filter", f):
             return ANY
@@ -45,5 +50,5 @@ class Filter(Pattern):
 def filter(field: T | None, predicate: Predicate[T]) -> Op[Any, Any]:
     """Keep the items whose field passes: `w.filter(p.relevance, w.gt(0.7))`."""
     check_field(field, predicate)
-    test = FieldPredicate.model_validate({"field": path_text(field), **predicate.to_json()})
+    test = made(FieldPredicate, {"field": path_text(field), **predicate.to_json()})
     return Op(Filter(predicate=test))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.expr.shapes import Found, fits, may_be, type_of, types_of
 from weft.ir.predicates import FieldPredicate
 from weft.patterns.contract import Flow
 from weft.ports import Schema
 
 NUMERIC = frozenset({"gt", "gte", "lt", "lte"})
+EQUAL = frozenset({"eq", "in"})
 
 
 def takes_array(given: Schema, who: str, f: Flow, *at: str | int) -> bool:
@@ -32,8 +35,17 @@ def check_predicate(predicate: FieldPredicate, field: Schema, f: Flow, *at: str 
         _never(predicate, field, "a number", f, *at)
     elif predicate.op == "contains" and not may_be(field, "string"):
         _never(predicate, field, "a string", f, *at)
-    elif predicate.op == "eq" and fits({"type": type_of(predicate.value)}, field)[0] == "impossible":
-        _never(predicate, field, type_of(predicate.value), f, *at)
+    elif predicate.op in EQUAL and not any(_may_equal(value, field) for value in _constants(predicate)):
+        _never(predicate, field, " or ".join(sorted({type_of(value) for value in _constants(predicate)})), f, *at)
+
+
+def _constants(predicate: FieldPredicate) -> list[Any]:
+    return predicate.value if predicate.op == "in" else [predicate.value]
+
+
+def _may_equal(value: Any, field: Schema) -> bool:
+    """Tell whether a field can have that value; null is also what a missing field counts as."""
+    return value is None or fits({"type": type_of(value)}, field)[0] != "impossible"
 
 
 def _never(predicate: FieldPredicate, field: Schema, wanted: str, f: Flow, *at: str | int) -> None:
@@ -42,7 +54,7 @@ def _never(predicate: FieldPredicate, field: Schema, wanted: str, f: Flow, *at: 
         f"{predicate.op} on {predicate.field} never holds: the field is {said(field)}",
         *at,
         value=predicate.op,
-        expected=f"a field that is {wanted}",
+        expected=f"a field that is {wanted or 'one of some values'}",
     )
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from weft.errors import BudgetSpent, WeftError
-from weft.expr.shapes import ANY, array_of, items_of
+from weft.expr.shapes import ANY, any_of, array_of, items_of
+from weft.ir.normalise import made
 from weft.ir.operations import Operation
 from weft.patterns.contract import (
     Call,
@@ -24,6 +25,7 @@ from weft.patterns.contract import (
     perform,
     require_list,
 )
+from weft.patterns.copies import Copies, bounded, guarded
 from weft.patterns.fanout import all_or_error
 from weft.patterns.flows import takes_array
 from weft.ports import Schema
@@ -43,8 +45,10 @@ class MapEach(Pattern):
 
     def compile(self, c: Compiler) -> Run | Pure:
         step = c.branch(self.inner, "inner")
+        shared = c.copies(self.inner).shared
         if step.pure is not None and self.on_error == "fail":
-            return Pure(_loop(step.pure))
+            loop = _loop(step.pure)
+            return Pure(guarded(loop) if shared else loop)
         limit, on_error = self.max_concurrency, self.on_error
 
         async def run(value: Value, call: Call) -> Value:
@@ -56,14 +60,20 @@ class MapEach(Pattern):
             pending = iter(enumerate(rows))
             workers = [_work(step, pending, results, call, on_error) for _ in range(min(limit, len(rows)))]
             await all_or_error(workers)
-            return results if on_error != "skip" else [result for result in results if result is not SKIPPED]
+            if on_error == "skip":
+                results = [result for result in results if result is not SKIPPED]
+            return bounded(results) if shared else results
 
         return run
+
+    def copies(self, c: Compiler) -> Copies:
+        return c.copies(self.inner)
 
     def flow(self, given: Schema, f: Flow) -> Schema:
         if not takes_array(given, "MapEach", f):
             return ANY
-        return array_of(f.operation(self.inner, items_of(given), "inner"))
+        result = f.operation(self.inner, items_of(given), "inner")
+        return array_of(any_of([result, {"type": "null"}]) if self.on_error == "null" else result)
 
 
 def _loop(pure: Pure) -> Callable[[Value], Value]:
@@ -97,4 +107,4 @@ def map_each(
         body["maxConcurrency"] = max_concurrency
     if on_error is not None:
         body["onError"] = on_error
-    return Op(MapEach.model_validate(body), [inner])
+    return Op(made(MapEach, body), [inner])

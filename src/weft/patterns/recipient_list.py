@@ -13,9 +13,24 @@ from weft.expr.paths import compile_path
 from weft.expr.shapes import any_of, array_of, look
 from weft.ir.bindings import PathRef
 from weft.ir.nodes import OneOf, PathText
+from weft.ir.normalise import made
 from weft.ir.operations import Name, Operation
 from weft.patterns.aggregation import Aggregation, AggregationOp, aggregation
-from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Step, Value, operand, perform
+from weft.patterns.contract import (
+    Call,
+    Compiler,
+    Flow,
+    Op,
+    Pattern,
+    Pure,
+    Run,
+    Step,
+    Value,
+    operand,
+    perform,
+    type_name,
+)
+from weft.patterns.copies import OFTEN, Copies, bounded, repeats, together
 from weft.patterns.fanout import scatter
 from weft.patterns.flows import report_path
 from weft.ports import Schema
@@ -31,8 +46,8 @@ class Recipients(OneOf):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if isinstance(value, str) and value.startswith("$"):
-            return {"path": value}
+        if isinstance(value, str):
+            return {"path": value} if value.startswith("$") else {"operation": value}
         if isinstance(value, dict) and not set(cast("dict[str, Any]", value)) & {"path", "operation"}:
             return {"operation": value}
         return cast(Any, value)
@@ -55,16 +70,22 @@ class RecipientList(Pattern):
         ask = c.operation(self.recipients.operation, "recipients") if self.recipients.operation is not None else None
         read = compile_path(self.input.path).get if self.input is not None else None
         combine, fail_fast = self.aggregation.compile(), self.fail_fast
+        shared = self.copies(c).shared
 
         async def run(value: Value, call: Call) -> Value:
             names = find(value) if find is not None else await perform(cast(Step, ask), value, call)
             steps = _chosen(names, tools)
             given = value if read is None else read(value)
             results = await scatter(steps, given, call, fail_fast=fail_fast, min_success=1) if steps else []
-            call.root.spend_rows(len(results))
-            return combine(results)
+            call.root.spend_rows(sum(len(result) for result in results if type(result) is list))
+            return combine(bounded(results) if shared else results)
 
         return run
+
+    def copies(self, c: Compiler) -> Copies:
+        if self.input is not None and repeats(compile_path(self.input.path)):
+            return OFTEN
+        return together(c.copies(name) for name in self.allowed)
 
     def flow(self, given: Schema, f: Flow) -> Schema:
         if self.recipients.path is not None:
@@ -87,7 +108,7 @@ def _chosen(names: Value, tools: Mapping[str, Step]) -> list[Step]:
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list):
-        raise ExecutionFailed(f"Recipients must be a list of names, not {shown(names)}")
+        raise ExecutionFailed(f"Recipients must be a list of names, not {type_name(names)}")
     chosen: dict[str, Step] = {}
     for name in cast("list[Any]", names):
         if not isinstance(name, str) or name not in tools:
@@ -127,7 +148,7 @@ def recipient_list(
         body["input"] = {"path": path_text(input)}
     if aggregate is not None:
         body["aggregation"] = aggregation(aggregate)
-    return Op(RecipientList.model_validate(body), parts)
+    return Op(made(RecipientList, body), parts)
 
 
 def tool_name(operation: Op[Any, Any]) -> str:

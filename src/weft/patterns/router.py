@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from weft.errors import ExecutionFailed
+from weft.errors import ExecutionFailed, shown
 from weft.expr.cel import compile_conditions
 from weft.expr.comparisons import Predicate, check_field
 from weft.expr.fields import path_text
 from weft.expr.paths import compile_path
 from weft.expr.shapes import any_of, look
 from weft.ir.nodes import CelText, Node, refuse
+from weft.ir.normalise import made
 from weft.ir.operations import Operation
 from weft.ir.predicates import FieldPredicate
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand, perform
+from weft.patterns.copies import Copies, either
 from weft.patterns.flows import check_predicate, report_path
 from weft.ports import Schema
 
@@ -29,6 +31,7 @@ T = TypeVar("T")
 class Route(Node):
     """A condition, in CEL over `input` or as a predicate, and where to go when it holds."""
 
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["condition"]}, {"required": ["predicate"]}]})
     aliases: ClassVar[Mapping[str, str]] = {"when": "condition", "then": "target"}
 
     id: Annotated[str, Field(min_length=1, max_length=128)]
@@ -49,7 +52,9 @@ class Route(Node):
     @model_validator(mode="after")
     def _one_condition(self) -> Route:
         if (self.condition is None) == (self.predicate is None):
-            raise refuse("ExactlyOne", "a route needs exactly one condition", expected="condition (CEL) or predicate")
+            found = "both" if self.condition is not None else "none"
+            told = f"a route needs exactly one condition, found {found}"
+            raise refuse("ExactlyOne", told, value=found, expected="condition (CEL) or predicate")
         return self
 
 
@@ -74,9 +79,11 @@ class Router(Pattern):
     @model_validator(mode="after")
     def _ids(self) -> Router:
         seen = set[str]()
-        for route in self.routes:
+        for index, route in enumerate(self.routes):
             if route.id in seen:
-                raise refuse("DuplicateStep", f"two routes have the id {route.id!r}", value=route.id)
+                at = ("routes", index, "id")
+                told = f"two routes have the id {shown(route.id)}"
+                raise refuse("DuplicateStep", told, value=shown(route.id), expected="an id of its own", at=at)
             seen.add(route.id)
         return self
 
@@ -95,6 +102,10 @@ class Router(Pattern):
 
         return run
 
+    def copies(self, c: Compiler) -> Copies:
+        targets = [route.target for route in self.routes] + ([] if self.default is None else [self.default])
+        return either(c.copies(target) for target in targets)
+
     def flow(self, given: Schema, f: Flow) -> Schema:
         results: list[Schema] = []
         for index, route in enumerate(self.routes):
@@ -109,7 +120,9 @@ class Router(Pattern):
 
 
 def _with_id(route: Any, index: int) -> Any:
-    return {"id": f"route_{index}", **route} if isinstance(route, dict) else route
+    if not isinstance(route, dict) or cast("dict[str, Any]", route).get("id") is not None:
+        return cast(Any, route)
+    return {**cast("dict[str, Any]", route), "id": f"route_{index}"}
 
 
 def _picker(routes: list[Route]) -> Callable[[Value], int | None]:
@@ -142,18 +155,26 @@ class Case:
 
 def when(condition: str | FieldPredicate, then: Op[A, B]) -> Case:
     """Say where a value goes: `w.when("input.size > 10", w.tool("big"))`, in CEL or with `w.holds(..)`."""
+    if not isinstance(condition, str | FieldPredicate):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"w.when takes CEL text or w.holds(field, predicate) as a condition, not {condition!r}")
     return Case(condition, operand(then, "w.when"))
+
+
+def _case(given: object) -> Case:
+    if not isinstance(given, Case):
+        raise TypeError(f"w.router takes cases, as in w.when('input.size > 10', w.tool('big')), not {given!r}")
+    return given
 
 
 def holds(field: T | None, predicate: Predicate[T]) -> FieldPredicate:
     """Make a route's condition of a field and a predicate: `w.holds(p.kind, w.eq("paper"))`."""
     check_field(field, predicate)
-    return FieldPredicate.model_validate({"field": path_text(field), **predicate.to_json()})
+    return made(FieldPredicate, {"field": path_text(field), **predicate.to_json()})
 
 
 def router(*cases: Case | list[Case], otherwise: Op[Any, Any] | None = None) -> Op[Any, Any]:
     """Hand the value to the first case whose condition holds, else to `otherwise`."""
-    given = [case for item in cases for case in (item if isinstance(item, list) else [item])]
+    given = [_case(case) for item in cases for case in (item if isinstance(item, list) else [item])]
     routes: list[dict[str, Any]] = []
     for index, case in enumerate(given):
         key = "condition" if isinstance(case.condition, str) else "predicate"
@@ -163,4 +184,4 @@ def router(*cases: Case | list[Case], otherwise: Op[Any, Any] | None = None) -> 
     if otherwise is not None:
         parts.append(operand(otherwise, "w.router"))
         body["default"] = otherwise.node
-    return Op(Router.model_validate(body), parts)
+    return Op(made(Router, body), parts)

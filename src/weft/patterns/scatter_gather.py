@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, model_validator
 
+from weft.errors import shown
 from weft.expr.durations import Duration, as_ms
 from weft.expr.shapes import any_of, array_of
 from weft.ir.nodes import Milliseconds, refuse
+from weft.ir.normalise import made
 from weft.ir.operations import Operation
 from weft.patterns.aggregation import FLATTEN, Aggregation, AggregationOp, aggregation
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand
+from weft.patterns.copies import Copies, bounded, together
 from weft.patterns.fanout import scatter
 from weft.ports import Schema
 
@@ -32,12 +35,21 @@ class ScatterGather(Pattern):
     fail_fast: bool = False
     min_success: Annotated[int, Field(ge=0)] = 1
 
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        """Refuse too many targets before any of them is read."""
+        targets = cast("dict[str, Any]", value).get("targets") if isinstance(value, dict) else None
+        if isinstance(targets, list) and (count := len(cast("list[Any]", targets))) > MAX_TARGETS:
+            told, most = f"{count} targets", f"at most {MAX_TARGETS} targets"
+            raise refuse("FanOutLimit", told, value=told, expected=most, at=("targets",))
+        return cast(Any, value)
+
     @model_validator(mode="after")
     def _possible(self) -> ScatterGather:
-        if len(self.targets) > MAX_TARGETS:
-            raise refuse("FanOutLimit", f"{len(self.targets)} targets", expected=f"at most {MAX_TARGETS} targets")
         if self.min_success > len(self.targets):
-            raise refuse("Impossible", f"minSuccess {self.min_success} of {len(self.targets)} targets")
+            told = f"minSuccess {self.min_success} of {len(self.targets)} targets"
+            most = f"at most {len(self.targets)}"
+            raise refuse("Impossible", told, value=shown(self.min_success), expected=most, at=("minSuccess",))
         return self
 
     def compile(self, c: Compiler) -> Run | Pure:
@@ -45,13 +57,17 @@ class ScatterGather(Pattern):
         combine = self.aggregation.compile()
         timeout = self.timeout_ms / 1000 if self.timeout_ms is not None else None
         fail_fast, min_success = self.fail_fast, self.min_success
+        shared = self.copies(c).shared
 
         async def run(value: Value, call: Call) -> Value:
             results = await scatter(steps, value, call, fail_fast=fail_fast, min_success=min_success, timeout=timeout)
             call.root.spend_rows(sum(len(result) for result in results if type(result) is list))
-            return combine(results)
+            return combine(bounded(results) if shared else results)
 
         return run
+
+    def copies(self, c: Compiler) -> Copies:
+        return together(c.copies(target) for target in self.targets)
 
     def flow(self, given: Schema, f: Flow) -> Schema:
         results = [f.operation(target, given, "targets", index) for index, target in enumerate(self.targets)]
@@ -80,4 +96,4 @@ def scatter_gather(
         body["timeoutMs"] = as_ms(timeout)
     if min_success is not None:
         body["minSuccess"] = min_success
-    return Op(ScatterGather.model_validate(body), parts)
+    return Op(made(ScatterGather, body), parts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from weft.errors import ExecutionFailed, ExpressionInvalid, LimitExceeded
 from weft.expr.fields import Coalesce as CoalesceText
@@ -17,22 +17,35 @@ from weft.expr.paths import MISSING, compile_path
 from weft.expr.rows import Apply, FirstOf, Fixed, Names, Part, mapping, names_of
 from weft.expr.shapes import any_of, look, object_of
 from weft.expr.templates import MAX_BYTES, canonical, compile_template
-from weft.ir.nodes import AnyJson, Node, OneOf, PathText, expression, refuse
+from weft.expr.types import plain
+from weft.ir.nodes import LiteralJson, Node, OneOf, PathText, expression, refuse, refused
+from weft.ir.normalise import made
 from weft.ir.values import unwrap
 from weft.patterns.contract import Compiler, Flow, Op, Pattern, Pure, Run, Value
+from weft.patterns.copies import NEW, OFTEN, ONCE, Copies, guarded, overlap
 from weft.patterns.flows import report_path
 from weft.ports import Schema
 
-MAX_LITERAL = 1 << 20
 T = TypeVar("T")
 U = TypeVar("U")
+
+WRITTEN: Mapping[str, frozenset[str]] = {
+    "path": frozenset({"default"}),
+    "literal": frozenset[str](),
+    "coalesce": frozenset({"default"}),
+    "template": frozenset({"vars"}),
+    "concat": frozenset({"separator"}),
+    "nested": frozenset[str](),
+}
+"""The kinds of sources, each with what may stand beside it."""
+SOURCE_KEYS = WRITTEN.keys() | {key for beside in WRITTEN.values() for key in beside}
 
 
 def _canonical_template(text: Any) -> Any:
     try:
         return canonical(text) if isinstance(text, str) else text
     except ExpressionInvalid as error:
-        raise refuse(error.code, error.message, value=error.value, expected=error.expected) from None
+        raise refused(error) from None
 
 
 TemplateString = Annotated[str, BeforeValidator(_canonical_template), AfterValidator(expression(compile_template))]
@@ -72,7 +85,10 @@ class Template(Node):
 
     @model_validator(mode="after")
     def _names(self) -> Template:
-        expression(lambda text: compile_template(text, self.vars))(self.template)
+        try:
+            compile_template(self.template, self.vars)
+        except ExpressionInvalid as error:
+            raise refused(error, "template") from None
         return self
 
     def read(self) -> Callable[[Value], Value]:
@@ -109,27 +125,42 @@ class Concat(Node):
 class Mappings(Node):
     """An object inside the object, built from the same value."""
 
-    mappings: dict[str, FieldSource]
+    mappings: dict[str, FieldSource] = {}
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        return value if not isinstance(value, dict) or "mappings" in value else {"mappings": value}
+        """Take the fields without `mappings` around them; a field may have that name, too."""
+        if not isinstance(value, dict):
+            return value
+        given = {key: item for key, item in cast("dict[str, Any]", value).items() if not key.startswith("$")}
+        if len(given) != 1 or not isinstance(inner := given.get("mappings"), dict):
+            return {"mappings": given}
+        fields = cast("dict[str, Any]", inner)
+        source = fields.keys() <= SOURCE_KEYS and not all(isinstance(one, dict | Node) for one in fields.values())
+        return {"mappings": given} if source else given
+
+
+DEFAULT_RULE: dict[str, Any] = {
+    "dependentSchemas": {"default": {"anyOf": [{"required": ["path"]}, {"required": ["coalesce"]}]}}
+}
+"""What JSON Schema can say about which sources have a use for a default."""
 
 
 class FieldSource(OneOf):
     """Where one field comes from; a path that is not there is an error unless there is a `default`."""
 
+    model_config = ConfigDict(json_schema_extra=DEFAULT_RULE)
     noun: ClassVar[str] = "source of a field"
     beside: ClassVar[frozenset[str]] = frozenset({"default"})
     keeps_null: ClassVar[frozenset[str]] = frozenset({"literal", "default"})
 
     path: PathText | None = None
-    literal: AnyJson = None
+    literal: LiteralJson = None
     coalesce: Coalesce | None = None
     template: Template | None = None
     concat: Concat | None = None
     nested: Mappings | None = None
-    default: AnyJson = None
+    default: LiteralJson = None
 
     @classmethod
     def spell(cls, value: Any) -> Any:
@@ -147,9 +178,10 @@ class FieldSource(OneOf):
         return given
 
     @model_validator(mode="after")
-    def _sized(self) -> FieldSource:
-        if "literal" in self.model_fields_set and _size(self.literal) > MAX_LITERAL:
-            raise refuse("LiteralTooLarge", "a literal of more than 1 MiB", expected=f"at most {MAX_LITERAL} bytes")
+    def _default_is_used(self) -> FieldSource:
+        if "default" in self.model_fields_set and self.kind not in ("path", "coalesce"):
+            told = f"a {self.kind} has no use for a default"
+            raise refuse("UnusedDefault", told, expected="a path or coalesce beside default", at=("default",))
         return self
 
     def part(self) -> Part:
@@ -161,7 +193,7 @@ class FieldSource(OneOf):
         elif self.coalesce is not None:
             names = [names_of(compile_path(path)) for path in self.coalesce.paths]
             single = [name[0] for name in names if name is not None and len(name) == 1]
-            if len(single) == len(names):
+            if len(single) == len(names) and "default" not in self.model_fields_set:
                 return FirstOf(tuple(single))
         elif self.nested is not None:
             return {name: source.part() for name, source in self.nested.mappings.items()}
@@ -181,12 +213,17 @@ class FieldSource(OneOf):
                 return lambda row: copy.deepcopy(literal)
             case "nested":
                 return _precise(self.chosen.mappings)
+            case "coalesce" if "default" in self.model_fields_set:
+                first, default = self.chosen.read(), self.default
+                return lambda row: copy.deepcopy(default) if (found := first(row)) is None else found
             case _:
                 return cast("Coalesce | Template | Concat", self.chosen).read()
 
     def flow(self, given: Schema, f: Flow, *at: str | int) -> Schema:
         """Return the schema of this field; report places that cannot be there."""
         match self.kind:
+            case "path" if "default" in self.model_fields_set:
+                return any_of([_schema_at(self.path or "$", given), {"const": self.default}])
             case "path":
                 return _seen(self.path or "$", given, f, *at, "path")
             case "literal":
@@ -204,17 +241,6 @@ class FieldSource(OneOf):
                 return {"type": "string"}
             case _:
                 return {"type": "string"}
-
-
-def _size(value: Any) -> int:
-    """Return about how many bytes a literal takes as JSON."""
-    if isinstance(value, str):
-        return len(value) + 2
-    if isinstance(value, list):
-        return sum(_size(item) + 1 for item in cast("list[Any]", value)) + 2
-    if isinstance(value, dict):
-        return sum(len(key) + _size(item) + 4 for key, item in cast("dict[str, Any]", value).items()) + 2
-    return 8
 
 
 def _schema_at(path: str, given: Schema) -> Schema:
@@ -249,6 +275,17 @@ def _precise(mappings: Mapping[str, FieldSource]) -> Callable[[Value], Value]:
     return lambda row: {name: read(row) for name, read in reads}
 
 
+def _taken(mappings: Mapping[str, FieldSource]) -> Iterator[list[str]]:
+    """Yield, for each field that holds a part of the row as it is, the paths of which one gives it."""
+    for source in mappings.values():
+        if source.path is not None:
+            yield [source.path]
+        elif source.coalesce is not None:
+            yield source.coalesce.paths
+        elif source.nested is not None:
+            yield from _taken(source.nested.mappings)
+
+
 class SchemaMap(Pattern):
     """Each field of the result has a source in the value."""
 
@@ -256,7 +293,12 @@ class SchemaMap(Pattern):
 
     def compile(self, c: Compiler) -> Run | Pure:
         parts = {name: source.part() for name, source in self.mappings.items()}
-        return Pure(*mapping(parts, _precise(self.mappings)))
+        row, rows = mapping(parts, _precise(self.mappings))
+        return Pure(guarded(row), guarded(rows)) if self.copies(c).shared else Pure(row, rows)
+
+    def copies(self, c: Compiler) -> Copies:
+        taken = list(_taken(self.mappings))
+        return (OFTEN if overlap(taken) else ONCE) if taken else NEW
 
     def flow(self, given: Schema, f: Flow) -> Schema:
         return object_of({name: source.flow(given, f, "mappings", name) for name, source in self.mappings.items()})
@@ -275,7 +317,7 @@ def schema_map(root: T, fields: U) -> Op[T, U]:
         raise TypeError("w.schema_map takes a path first: p = w.path(Model); w.schema_map(p, {..})")
     if not isinstance(fields, dict):
         raise TypeError("w.schema_map takes an object of fields, for instance a dict or a TypedDict")
-    return Op(SchemaMap.model_validate({"mappings": _sources(cast("dict[str, Any]", fields))}))
+    return Op(made(SchemaMap, {"mappings": _sources(cast("dict[str, Any]", fields))}))
 
 
 def _sources(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,20 +335,33 @@ def _source(source: Any) -> Any:
         case ConcatText(paths=paths, separator=separator):
             return {"concat": {"paths": list(paths), "separator": separator}}
         case LiteralText(value=value):
-            return {"literal": value}
+            return _literal(value)
         case FieldSource():
             return source
         case dict():
             return _object(cast("dict[str, Any]", source))
         case _:
-            return {"literal": source}
+            return _literal(plain(source))
+
+
+def _literal(value: Any) -> Any:
+    """Write a constant; an object that documents would take for a typed wrapper is built from its field instead."""
+    if isinstance(value, dict) and unwrap(value) is not value:
+        return {
+            "nested": {"mappings": {name: {"literal": held} for name, held in cast("dict[str, Any]", value).items()}}
+        }
+    return {"literal": value}
 
 
 def _object(source: dict[str, Any]) -> Any:
     """Take `{"literal": ..}`, `{"coalesce": [..]}` and the like as written; any other object is nested."""
-    kinds = {"path", "literal", "coalesce", "template", "concat", "nested"}
-    if len(set(source) & kinds) != 1:
+    kind = next((key for key in source if key in WRITTEN), None)
+    if kind is None or source.keys() - {kind} - WRITTEN[kind] or (kind == "path" and is_path(source[kind])):
         return {"nested": {"mappings": _sources(source)}}
+    if kind == "literal":
+        return _literal(plain(source[kind]))
+    if kind == "nested":
+        return {"nested": {"mappings": _sources(source[kind])}}
     return {key: _texts(value) for key, value in source.items()}
 
 

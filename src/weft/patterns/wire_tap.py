@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from weft.errors import WeftError
+from weft.ir.normalise import made
 from weft.ir.operations import Operation
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Step, Value, operand, perform
+from weft.patterns.copies import Copies
 from weft.ports import Schema
 
 TapPoint = Literal["before", "after", "both"]
@@ -38,6 +39,9 @@ class WireTap(Pattern):
 
         return run
 
+    def copies(self, c: Compiler) -> Copies:
+        return c.copies(self.inner)
+
     def flow(self, given: Schema, f: Flow) -> Schema:
         result = f.operation(self.inner, given, "inner")
         for index, tap in enumerate(self.taps):
@@ -50,13 +54,21 @@ class WireTap(Pattern):
 
 def _send(taps: list[Step], value: Value, call: Call) -> None:
     for tap in taps:
-        call.root.detach(_tapped(tap, value, call))
+        _detach(tap, value, call.apart())
+
+
+def _detach(tap: Step, value: Value, call: Call) -> None:
+    dropped = f"Tap '{tap.name}' was dropped: too much was under way"
+    call.root.detach(_tapped(tap, value, call), lambda: call.root.warn(dropped))
 
 
 async def _tapped(tap: Step, value: Value, call: Call) -> None:
     try:
-        await perform(tap, value, call)
-    except WeftError as error:
+        async with call.root.clock.timeout_at(call.deadline):
+            await perform(tap, value, call)
+    except TimeoutError:
+        call.root.warn(f"Tap '{tap.name}' took too long")
+    except Exception as error:
         call.root.warn(f"Tap '{tap.name}' failed: {error}")
 
 
@@ -64,4 +76,4 @@ def wire_tap(inner: Op[A, B], *taps: Op[Any, Any], at: TapPoint = "after") -> Op
     """Let taps see what passes: `w.wire_tap(w.tool("pay"), w.tool("audit"), at="both")`."""
     parts = [operand(inner, "w.wire_tap"), *(operand(tap, "w.wire_tap") for tap in taps)]
     body = {"inner": parts[0].node, "taps": [tap.node for tap in parts[1:]], "tapPoint": at}
-    return Op(WireTap.model_validate(body), parts)
+    return Op(made(WireTap, body), parts)

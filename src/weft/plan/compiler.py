@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from weft.errors import (
@@ -16,13 +17,17 @@ from weft.errors import (
     shown,
 )
 from weft.ir.document import Document, ToolDef
-from weft.ir.nodes import Node
+from weft.ir.nodes import JSON_TYPES, Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
 from weft.patterns.contract import Call, Pattern, Pure, Run, Step, Value, type_name
+from weft.patterns.copies import NEW, Copies
 from weft.plan.snapshot import Snapshot
-from weft.plan.typeflow import TypeFlow, declared_input, sole_property, source_ref
+from weft.plan.typeflow import TypeFlow, sole_property, source_ref
 from weft.ports import Invoke, Schema, ToolRef, ToolType, Upstream
-from weft.registry.graph import check_cycles, check_names
+from weft.registry.graph import check_cycles, check_names, references
+
+
+JSON = frozenset(JSON_TYPES)
 
 
 def check(
@@ -33,26 +38,54 @@ def check(
     `known` are names that exist although the document does not have them.
     """
     elsewhere = frozenset(upstream.names()) if upstream is not None else None
-    problems = [*check_names(document, known, elsewhere), *check_cycles(document)]
+    named = [list(references(tool)) for tool in document.tools]
+    problems = [*check_names(document, named, known, elsewhere), *check_cycles(document, named)]
     if not any(problem.code in ("Cycle", "RecursionLimit") for problem in problems):
-        problems += TypeFlow(document, upstream).check()
+        problems += [*_check_transforms(document), *TypeFlow(document, upstream).check()]
     return problems
 
 
-def compile_document(document: Document, upstream: Upstream, *, problems: Iterable[Problem] = ()) -> Snapshot:
+def _check_transforms(document: Document) -> Iterator[Problem]:
+    compiler = _Compiler(document, _Nothing())
+    for index, tool in enumerate(document.tools):
+        if tool.output_transform is not None:
+            step = compiler.operation(tool.output_transform, "outputTransform")
+            if step.pure is None:
+                yield Problem(
+                    code="TransformCalls",
+                    message=f"the outputTransform of {shown(tool.name)} may only move data",
+                    loc=("tools", index, "outputTransform", kind_of(tool.output_transform)),
+                    value=kind_of(tool.output_transform),
+                    expected="schemaMap, filter, or mapEach and pipelines of these",
+                )
+
+
+class _Nothing:
+    """An upstream without tools."""
+
+    def bind(self, ref: ToolRef) -> Invoke | None:
+        return None
+
+    def describe(self, ref: ToolRef) -> ToolType | None:
+        return None
+
+    def names(self) -> list[str]:
+        return []
+
+
+def compile_document(document: Document, upstream: Upstream, *, problems: Iterable[Problem] | None = None) -> Snapshot:
     """Return the document as a snapshot that runs against the upstream.
+
+    `problems` are what `check` found, when that was asked before.
 
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
     """
-    found = [*problems, *check(document)]
+    found = list(check(document) if problems is None else problems)
     if any(problem.severity == "error" for problem in found):
         raise DocumentInvalid(found)
     compiler = _Compiler(document, upstream)
-    flow = TypeFlow(document, upstream)
-    tools = {tool.name: compiler.named(tool.name) for tool in document.tools}
-    types = {tool.name: ToolType(declared_input(tool), flow.output_of(tool.name)) for tool in document.tools}
-    return Snapshot(document, tools, types, tuple(found))
+    return Snapshot(document, {tool.name: compiler.named(tool.name) for tool in document.tools}, tuple(found))
 
 
 class _Compiler:
@@ -62,6 +95,7 @@ class _Compiler:
         self._tools = {tool.name: tool for tool in document.tools}
         self._upstream = upstream
         self._named: dict[str, Step] = {}
+        self._copies: dict[str, Copies] = {}
 
     def operation(self, operation: Node, name: str) -> Step:
         """Return a nested operation, compiled, under the name of its place."""
@@ -92,6 +126,24 @@ class _Compiler:
             )
         return self._named[tool]
 
+    def copies(self, operation: Node | str) -> Copies:
+        """Return how often an operation, or the tool of that name, may put a part of its input into its result."""
+        if isinstance(operation, Pattern):
+            return operation.copies(self)
+        if isinstance(operation, ToolCall | CompositionCall):
+            operation = operation.name if getattr(operation, "server", None) is None else ""
+        tool = self._tools.get(operation) if isinstance(operation, str) else None
+        if tool is None:
+            return NEW
+        if tool.name not in self._copies:
+            self._copies[tool.name] = self._copied(tool)
+        return self._copies[tool.name]
+
+    def _copied(self, tool: ToolDef) -> Copies:
+        if tool.spec is not None:
+            return self.copies(tool.spec)
+        return NEW if tool.output_transform is None else Copies(0, self.copies(tool.output_transform).shared)
+
     def _defined(self, tool: ToolDef) -> Step:
         if tool.spec is not None:
             inner = self.operation(tool.spec, tool.name)
@@ -116,14 +168,7 @@ class _Compiler:
         if definition is None or definition.output_transform is None:
             return None
         step = self.operation(definition.output_transform, "outputTransform")
-        if step.pure is None:
-            raise DocumentInvalid(
-                [
-                    Problem(
-                        code="TransformCalls", message=f"the outputTransform of {definition.name!r} may only move data"
-                    )
-                ]
-            )
+        assert step.pure is not None, "checked before compiling"
         return step.pure.fn
 
 
@@ -134,10 +179,10 @@ def _is_call(operation: Node) -> bool:
 def _step(name: str, kind: str, compiled: Run | Pure) -> Step:
     if not isinstance(compiled, Pure):
         return Step(name, kind, compiled)
-    fn = compiled.fn
+    fn, spans = compiled.fn, compiled.spans
 
     async def run(value: Value, call: Call) -> Value:
-        return fn(value)
+        return spans(value, call) if spans is not None and call.traced else fn(value)
 
     return Step(name, kind, run, compiled)
 
@@ -160,19 +205,27 @@ def _leaf(
     async def run(value: Value, call: Any) -> Value:
         root = call.root
         arguments = value if shape is None else shape(value)
-        # The first places are free for all, so that the common case needs no coroutine of its own.
-        if not root.enter_at_once():
-            await root.enter()
+        root.calls_left -= 1
+        if root.calls_left < 0 or root.places_left <= 0:
+            await root.wait()
+        root.places_left -= 1
         try:
             result = await invoke(arguments, call)
         except WeftError:
             raise
+        except asyncio.CancelledError as error:
+            # Nobody cancelled this branch: the tool did so to itself, which is its own failure.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            raise ToolFailed(tool, "it was cancelled from within") from error
         except ConnectionError as error:
             raise UpstreamUnavailable(tool, str(error) or type(error).__name__) from error
         except Exception as error:
             raise ToolFailed(tool, f"{type(error).__name__}: {error}") from error
         finally:
             root.leave()
+        if result.__class__ not in JSON:
+            raise ToolFailed(tool, f"it gave {type(result).__name__}, which is not JSON")
         return result if transform is None else transform(result)
 
     return run

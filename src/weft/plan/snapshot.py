@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from weft.errors import NotFound, Problem
 from weft.ir.document import Document
 from weft.patterns.contract import Step
-from weft.ports import ToolType
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,6 @@ class Snapshot:
 
     document: Document
     tools: Mapping[str, Step]
-    types: Mapping[str, ToolType]
     problems: tuple[Problem, ...] = field(default=())
     """Warnings of the checks; a document with errors makes no snapshot."""
 

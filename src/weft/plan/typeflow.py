@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
-from weft.errors import Problem, Severity
-from weft.expr.shapes import ANY, fits, named_type, types_of
+from weft.errors import ExpressionInvalid, Problem, Severity
+from weft.expr.schemas import compile_schema
+from weft.expr.shapes import ANY, deref, fits, named_type, types_of
 from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
@@ -46,12 +47,21 @@ def sole_property(schema: Schema) -> str | None:
     return properties[0] if len(properties) == 1 else None
 
 
+def _sound(schema: Schema | None) -> Schema:
+    """Return what an upstream says of a value; a schema that is none says nothing."""
+    try:
+        compile_schema(schema or ANY)
+    except ExpressionInvalid:
+        return ANY
+    return schema or ANY
+
+
 class TypeFlow:
     """Follows schemas through every composition of a document and collects the problems."""
 
     def __init__(self, document: Document, upstream: Upstream | None) -> None:
         self.problems: list[Problem] = []
-        self.inputs: dict[str, Schema] = {}
+        self._known: dict[ToolRef, tuple[Schema, Schema]] = {}
         self._tools = {tool.name: (index, tool) for index, tool in enumerate(document.tools)}
         self._upstream = upstream
         self._outputs: dict[str, Schema] = {}
@@ -71,17 +81,24 @@ class TypeFlow:
         declared = declared_output(tool)
         self._outputs[name] = declared
         if tool.spec is None:
-            if not declared and tool.output_transform is None:
-                self._outputs[name] = self._described(source_ref(tool))[1] if tool.source else ANY
-            return self._outputs[name]
+            return self._result(index, tool, "outputTransform", self._upstream_output(tool))
+        return self._result(index, tool, "spec", declared_input(tool))
+
+    def _upstream_output(self, tool: ToolDef) -> Schema:
+        return self._described(source_ref(tool) if tool.source else ToolRef(tool.name))[1]
+
+    def _result(self, index: int, tool: ToolDef, key: str, given: Schema) -> Schema:
+        """Return what a tool gives: as declared, else what its spec or its transform makes of such a value."""
+        operation = tool.spec if key == "spec" else tool.output_transform
         before, self._at = self._at, ("tools", index)
-        inferred = self.operation(tool.spec, declared_input(tool), "spec")
-        if declared:
+        inferred = given if operation is None else self.operation(operation, given, key)
+        declared = self._outputs[tool.name]
+        if not declared:
+            self._outputs[tool.name] = inferred
+        elif operation is not None:
             self._compare(inferred, declared, "the result", "outputSchema" if tool.output_schema else "outputType")
-        else:
-            self._outputs[name] = inferred
         self._at = before
-        return self._outputs[name]
+        return self._outputs[tool.name]
 
     def operation(self, operation: Node, given: Schema, *at: str | int) -> Schema:
         """Return what an operation gives for such a value."""
@@ -119,23 +136,27 @@ class TypeFlow:
             self._at = before
 
     def _described(self, ref: ToolRef) -> tuple[Schema, Schema]:
-        known = self._upstream.describe(ref) if self._upstream is not None else None
-        return (ANY, ANY) if known is None else (known.input or ANY, known.output or ANY)
+        if ref not in self._known:
+            told = self._upstream.describe(ref) if self._upstream is not None else None
+            self._known[ref] = (ANY, ANY) if told is None else (_sound(told.input), _sound(told.output))
+        return self._known[ref]
 
     def _called(self, given: Schema, wanted: Schema, output: Schema, tool: str) -> Schema:
         """Compare what a tool that is not a composition is given, by the rule for values that are not objects."""
-        types = types_of(given)
-        if types is not None and "object" not in types and types_of(wanted) == {"object"}:
+        types, wanted = types_of(given), deref(wanted)
+        if types is not None and "object" not in types and types_of(wanted) == frozenset({"object"}):
             name = sole_property(wanted)
             if name is None:
                 candidates = ", ".join(cast("Mapping[str, Any]", wanted.get("properties", {}))) or "none"
                 self.error(
                     "NoSoleProperty",
                     f"{tool!r} takes an object and is given {said(given)}; no single property could take it",
+                    value=said(given),
                     expected=f"an object; properties: {candidates}",
                 )
                 return output
-            wanted = {**wanted["properties"][name], **({"$defs": wanted["$defs"]} if "$defs" in wanted else {})}
+            inner = cast("Mapping[str, Any]", wanted["properties"])[name]
+            wanted = {**inner, "$defs": wanted.get("$defs", {})} if isinstance(inner, Mapping) else ANY
         self._compare(given, wanted, f"what {tool!r} is given")
         return output
 
@@ -143,7 +164,7 @@ class TypeFlow:
         verdict, why = fits(given, wanted)
         if verdict != "fine":
             report = self.error if verdict == "impossible" else self.warning
-            report("TypeMismatch", f"{what} does not fit: {why}", *at)
+            report("TypeMismatch", f"{what} does not fit: {why}", *at, value=said(given), expected=said(wanted))
 
     def error(self, code: str, message: str, *at: str | int, **details: str | None) -> None:
         """Report what certainly fails."""
@@ -153,7 +174,7 @@ class TypeFlow:
         """Report what may fail."""
         self._report("warning", code, message, at, details)
 
-    def _report(self, severity: Severity, code: str, message: str, at: Loc, details: Mapping[str, str | None]) -> None:
+    def _report(self, severity: Severity, code: str, message: str, at: Loc, details: Mapping[str, Any]) -> None:
         problem = Problem(code=code, message=message, loc=(*self._at, *at), severity=severity, **details)
         if problem not in self.problems:
             self.problems.append(problem)

@@ -28,9 +28,10 @@ class Reference:
 
 def references(tool: ToolDef) -> Iterator[Reference]:
     """Yield every place of a tool's spec that names another, whatever the pattern."""
-    if tool.spec is None:
+    operation, key = (tool.output_transform, "outputTransform") if tool.spec is None else (tool.spec, "spec")
+    if operation is None:
         return
-    for loc, node in walk(tool.spec, ("spec",)):
+    for loc, node in walk(operation, (key,)):
         if isinstance(node, ToolCall) and node.server is None:
             yield Reference(node.name, (*loc, "name"), composition=False)
         elif isinstance(node, CompositionCall):
@@ -40,14 +41,21 @@ def references(tool: ToolDef) -> Iterator[Reference]:
                 yield Reference(name, (*loc, *place), composition=False)
 
 
-def check_names(document: Document, known: frozenset[str], elsewhere: frozenset[str] | None) -> Iterator[Problem]:
+References: TypeAlias = "list[list[Reference]]"
+"""The references of every tool of a document, in its order."""
+
+
+def check_names(
+    document: Document, named: References, known: frozenset[str], elsewhere: frozenset[str] | None
+) -> Iterator[Problem]:
     """Report names that lead nowhere.
 
     `elsewhere` are the names that upstreams have, or None when that is not known: then such a name is only a warning.
     """
     names = {tool.name for tool in document.tools} | known
-    for index, tool in enumerate(document.tools):
-        for reference in references(tool):
+    closest = _Nearest(sorted(names | (elsewhere or frozenset())))
+    for index, named_by_tool in enumerate(named):
+        for reference in named_by_tool:
             if reference.name not in names and (elsewhere is None or reference.name not in elsewhere):
                 sure = reference.composition or reference.name.startswith(INTERNAL) or elsewhere is not None
                 yield Problem(
@@ -57,18 +65,39 @@ def check_names(document: Document, known: frozenset[str], elsewhere: frozenset[
                     + ("" if sure else " (unless an upstream server has it)"),
                     loc=("tools", index, *reference.loc),
                     value=shown(reference.name),
-                    suggestion=nearest(reference.name, sorted(names | (elsewhere or frozenset()))),
+                    expected="a composition of this document" if reference.composition else "a tool that there is",
+                    suggestion=closest(reference.name),
                 )
 
 
-def check_cycles(document: Document) -> Iterator[Problem]:
+class _Nearest:
+    """Finds the nearest name, once for each; a document full of strange names gets help with the first of them."""
+
+    MOST = 50
+
+    def __init__(self, known: list[str]) -> None:
+        self._known = known
+        self._found: dict[str, str | None] = {}
+
+    def __call__(self, name: str) -> str | None:
+        if name not in self._found and len(self._found) < self.MOST:
+            self._found[name] = nearest(name, self._known)
+        return self._found.get(name)
+
+
+def check_cycles(document: Document, named: References) -> Iterator[Problem]:
     """Report every circle once, with its whole path, and chains of compositions that are too long."""
-    edges = {tool.name: {reference.name: reference.loc for reference in references(tool)} for tool in document.tools}
+    edges: dict[str, dict[str, Loc]] = {}
+    for tool, named_by_tool in zip(document.tools, named, strict=True):
+        below = edges.setdefault(tool.name, {})
+        for reference in named_by_tool:
+            below.setdefault(reference.name, reference.loc)
+    composed = {tool.name for tool in document.tools if tool.spec is not None}
     places = {tool.name: index for index, tool in enumerate(document.tools)}
     reported = set[frozenset[str]]()
     depths: dict[str, int] = {}
     for name in edges:
-        for path in _cycles_from(name, edges, depths):
+        for path in _cycles_from(name, edges, depths, composed):
             if frozenset(path) not in reported:
                 reported.add(frozenset(path))
                 first, second = path[0], path[1]
@@ -77,18 +106,22 @@ def check_cycles(document: Document) -> Iterator[Problem]:
                     message=f"compositions call each other in a circle: {' -> '.join(path)}",
                     loc=("tools", places[first], *edges[first][second]),
                     value=shown(second),
+                    expected="compositions that call only others",
                 )
     for name, depth in depths.items():
         if depth > MAX_RECURSION:
             yield Problem(
                 code="RecursionLimit",
                 message=f"{name!r} nests compositions {depth} deep",
-                loc=("tools", places[name]),
+                loc=("tools", places[name], "name"),
+                value=f"{depth} deep",
                 expected=f"at most {MAX_RECURSION}",
             )
 
 
-def _cycles_from(start: str, edges: Mapping[str, Mapping[str, Loc]], depths: dict[str, int]) -> Iterator[list[str]]:
+def _cycles_from(
+    start: str, edges: Mapping[str, Mapping[str, Loc]], depths: dict[str, int], composed: set[str]
+) -> Iterator[list[str]]:
     """Visit what a composition reaches, once each; yield the circles met, and note how deep each composition nests."""
     if start in depths:
         return
@@ -99,7 +132,8 @@ def _cycles_from(start: str, edges: Mapping[str, Mapping[str, Loc]], depths: dic
         if name is None:
             done = path.pop()
             del on_path[done]
-            depths[done] = 1 + max((depths.get(inner, 0) for inner in edges[done]), default=0)
+            below = max((depths.get(inner, 0) for inner in edges[done]), default=0)
+            depths[done] = below + (done in composed)
             pending.pop()
         elif name in on_path:
             yield [*path[on_path[name] :], name]

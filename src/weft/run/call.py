@@ -12,30 +12,36 @@ from weft.patterns.contract import Step, Value
 from weft.ports import Clock
 from weft.run.limits import Limits
 
-Detach: TypeAlias = Callable[[Coroutine[Any, Any, object]], None]
+Dropped: TypeAlias = "Callable[[], object] | None"
+Detach: TypeAlias = "Callable[[Coroutine[Any, Any, object], Dropped], None]"
+RUNNING = "running"
 _SIZED = frozenset({list, dict, str})
+_new = object.__new__
 
 
 class Root:
     """What all branches of a root call share; plain counters, since one event loop runs them all."""
 
     __slots__ = (
-        "_background", "_in_flight", "_waiting", "calls_left", "clock", "expired", "limits", "rows_left", "spans",
-        "spans_dropped", "steps_left", "warnings",
+        "_aside", "_background", "_waiting", "calls_left", "clock", "expired", "limits", "now", "places_left", "rows_left",
+        "spans", "spans_dropped", "steps_left", "warnings",
     )  # fmt: skip
+
+    spans: list[Place]
 
     def __init__(self, clock: Clock, limits: Limits, background: Detach) -> None:
         self.clock = clock
+        self.now = clock.now
         self.limits = limits
         self.steps_left = limits.steps
         self.calls_left = limits.calls
         self.rows_left = limits.rows
+        self.places_left = limits.concurrent
         self.warnings: list[str] = []
-        self.spans: list[Place] = []
         self.spans_dropped = 0
         self.expired = False
         self._background = background
-        self._in_flight = 0
+        self._aside: Root | None = None
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     def spend_steps(self, count: int) -> None:
@@ -52,21 +58,13 @@ class Root:
         if count > self.calls_left:
             raise BudgetSpent("FanOutLimit", self.limits.calls, f"{count} more upstream calls are needed")
 
-    def enter_at_once(self) -> bool:
-        """Take one upstream call from the budget; tell whether there is a place for it, which is then taken."""
-        self.calls_left -= 1
+    async def wait(self) -> None:
+        """Wait for a place for one more upstream call; refuse it when the budget is spent."""
         if self.calls_left < 0:
             raise BudgetSpent("FanOutLimit", self.limits.calls, "the call makes too many upstream calls")
-        if self._in_flight >= self.limits.concurrent:
-            return False
-        self._in_flight += 1
-        return True
-
-    async def enter(self) -> None:
-        """Wait for a place, and take it."""
         if self._waiting is None:
             self._waiting = deque()
-        while self._in_flight >= self.limits.concurrent:
+        while self.places_left <= 0:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
@@ -76,11 +74,10 @@ class Root:
                 if turn.done() and not turn.cancelled():
                     self._wake()
                 raise
-        self._in_flight += 1
 
     def leave(self) -> None:
         """Give the place of an upstream call back."""
-        self._in_flight -= 1
+        self.places_left += 1
         if self._waiting:
             self._wake()
 
@@ -95,61 +92,66 @@ class Root:
         if len(self.warnings) < self.limits.warnings:
             self.warnings.append(message)
 
-    def detach(self, work: Coroutine[Any, Any, object]) -> None:
-        self._background(work)
+    def detach(self, work: Coroutine[Any, Any, object], dropped: Dropped = None) -> None:
+        self._background(work, dropped)
+
+    def aside(self) -> Root:
+        """Return what all detached work of the call shares: it must not spend what the call itself needs."""
+        if self._aside is None:
+            self._aside = aside = Root(self.clock, self.limits, self._background)
+            aside.warnings = self.warnings
+        return self._aside
 
 
 class Place:
     """A place in a root call; when the call is traced, also the span of what happens there."""
 
     __slots__ = (
-        "deadline",
-        "ended",
-        "error",
-        "given",
-        "gave",
-        "name",
-        "outcome",
-        "parent",
-        "root",
-        "began",
-        "step",
-        "traced",
-    )  # noqa: E501, RUF023  (in the order of a span's life)
+        "began", "deadline", "ended", "error", "gave", "given", "name", "outcome", "parent", "root", "step", "traced",
+    )  # fmt: skip
+
+    began: float
+    ended: float
+    step: Step
+    name: str
+    error: str
+    given: int | None
+    gave: int | None
 
     def __init__(self, root: Root, deadline: float, traced: bool) -> None:
         self.root = root
         self.deadline = deadline
         self.traced = traced
         self.parent: Place | None = None
-        self.outcome = "running"
-        self.error: str | None = None
+        self.outcome = RUNNING
 
     def open(self, step: Step, value: Value, name: str = "") -> Place:
         root = self.root
-        place = Place.__new__(Place)
+        # Spans are made by the thousand: what __init__ would do, without the cost of calling it.
+        place = _new(Place)
         place.root = root
         place.deadline = self.deadline
         place.traced = True
         place.parent = self
         place.step = step
-        place.name = name or step.name
+        place.name = name
+        place.outcome = RUNNING
         place.given = len(value) if value.__class__ in _SIZED else None
-        place.outcome = "running"
-        if len(root.spans) < root.limits.spans:
-            root.spans.append(place)
+        spans = root.spans
+        if len(spans) < root.limits.spans:
+            spans.append(place)
         else:
             root.spans_dropped += 1
-        place.began = root.clock.now()
+        place.began = root.now()
         return place
 
     def close(self, value: Value) -> None:
-        self.ended = self.root.clock.now()
+        self.ended = self.root.now()
         self.outcome = "ok"
         self.gave = len(value) if value.__class__ in _SIZED else None
 
     def fail(self, error: BaseException) -> None:
-        self.ended = self.root.clock.now()
+        self.ended = self.root.now()
         self.gave = None
         self.outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
         self.error = error.message if isinstance(error, WeftError) else str(error) or type(error).__name__
@@ -159,6 +161,14 @@ class Place:
             place = self.open(step, None)
             place.close(None)
             place.outcome = "skipped"
+
+    def apart(self) -> Place:
+        root = self.root.aside()
+        if self.traced:
+            root.spans = self.root.spans
+        place = Place(root, self.root.now() + root.limits.timeout, self.traced)
+        place.parent = self
+        return place
 
     def until(self, deadline: float) -> Place:
         if not self.traced:

@@ -16,11 +16,14 @@ class Deadlines:
         self._active: dict[Root, tuple[float, asyncio.Task[object]]] = {}
         self._timer: Timer | None = None
         self._armed_for = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, root: Root, deadline: float, task: asyncio.Task[object]) -> None:
         """Begin to watch a call."""
         self._active[root] = (deadline, task)
-        if self._timer is None or deadline < self._armed_for:
+        # A timer of a loop that was left behind (two `asyncio.run` with one engine) would never fire.
+        if self._timer is None or deadline < self._armed_for or self._loop is not task.get_loop():
+            self._loop = task.get_loop()
             self._arm(deadline)
 
     def remove(self, root: Root) -> None:
@@ -28,13 +31,17 @@ class Deadlines:
         del self._active[root]
 
     def stop(self) -> None:
-        """Cancel the timer."""
+        """Cancel the timer, unless calls are still under way."""
+        if not self._active:
+            self._cancel()
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _arm(self, when: float) -> None:
-        self.stop()
+        self._cancel()
         self._armed_for = when
         self._timer = self._clock.call_at(when, self._fire)
 

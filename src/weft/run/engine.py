@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import DeadlineExceeded, NotFound, WeftError
 from weft.patterns.contract import Value
 from weft.plan.snapshot import Snapshot
 from weft.ports import Clock
-from weft.run.call import Place, Root
+from weft.run.call import Dropped, Place, Root
 from weft.run.clock import MonotonicClock
 from weft.run.deadlines import Deadlines
 from weft.run.limits import Limits
 from weft.run.trace import Trace, trace_of
 
 
-@dataclass(frozen=True, slots=True)
 class Result:
     """What a call gave: the value, what was dropped on the way, and the trace if one was asked for."""
 
-    value: Value
-    warnings: list[str]
-    trace: Trace | None = None
+    __slots__ = ("_dropped", "_spans", "value", "warnings")
+
+    def __init__(self, value: Value, warnings: list[str], spans: list[Place] | None = None, dropped: int = 0) -> None:
+        self.value = value
+        self.warnings = warnings
+        self._spans = spans
+        self._dropped = dropped
+
+    @property
+    def trace(self) -> Trace | None:
+        """The trace, made when it is asked for: most are recorded and never read."""
+        return None if self._spans is None else trace_of(self._spans, self._dropped)
 
 
 class Engine:
@@ -35,69 +42,83 @@ class Engine:
         self.clock = clock or MonotonicClock()
         self.limits = limits or Limits()
         self._deadlines = Deadlines(self.clock)
-        self._background = set[asyncio.Task[object]]()
+        self._background: dict[asyncio.Task[object], Dropped] = {}
+        self._leaving = set[asyncio.Task[object]]()
 
-    async def execute(self, name: str, value: Value, *, timeout: float | None = None) -> Value:
+    def execute(self, name: str, value: Value, *, timeout: float | None = None) -> Coroutine[Any, Any, Value]:
         """Run a tool and return its value: the shortest way, without a trace."""
-        root, place = self._begin(timeout, traced=False)
-        return await self._run(name, value, root, place)
+        root = Root(self.clock, self.limits, self.detach)
+        return self._call(name, value, Place(root, self._deadline(timeout), False))
 
     async def run(self, name: str, value: Value, *, timeout: float | None = None, trace: bool = True) -> Result:
         """Run a tool and return its value with warnings and trace.
 
         An error that the call ends with carries its trace as `error.trace`.
         """
-        root, place = self._begin(timeout, traced=trace)
+        root = Root(self.clock, self.limits, self.detach)
+        place = Place(root, self._deadline(timeout), trace)
         if not trace:
-            return Result(await self._run(name, value, root, place), root.warnings)
+            return Result(await self._call(name, value, place), root.warnings)
+        root.spans = spans = []
         top = place.open(self.snapshot.step(name), value)
         try:
-            result = await self._run(name, value, root, top)
+            result = await self._call(name, value, top)
         except BaseException as error:
             top.fail(error)
             if isinstance(error, WeftError):
-                error.trace = trace_of(root, top)
+                error.trace = trace_of(spans, root.spans_dropped)
             raise
+        finally:
+            # Spans know their root; were the root to go on knowing them, only the garbage collector would free both.
+            root.spans = []
         top.close(result)
-        return Result(result, root.warnings, trace_of(root, top))
+        return Result(result, root.warnings, spans, root.spans_dropped)
 
-    def _begin(self, timeout: float | None, *, traced: bool) -> tuple[Root, Place]:
-        seconds = self.limits.timeout if timeout is None else min(timeout, self.limits.max_timeout)
-        root = Root(self.clock, self.limits, self.detach)
-        return root, Place(root, self.clock.now() + seconds, traced)
+    def _deadline(self, timeout: float | None) -> float:
+        limits = self.limits
+        return self.clock.now() + (limits.timeout if timeout is None else min(timeout, limits.max_timeout))
 
-    async def _run(self, name: str, value: Value, root: Root, place: Place) -> Value:
+    async def _call(self, name: str, value: Value, place: Place) -> Value:
         step = self.snapshot.tools.get(name)
         if step is None:
             raise NotFound("Composition", name, self.snapshot.tools)
-        if step.pure is not None:
-            return step.pure.fn(value)
+        if (pure := step.pure) is not None:
+            return pure.spans(value, place) if place.traced and pure.spans is not None else pure.fn(value)
+        root = place.root
         task = asyncio.current_task()
         assert task is not None
         self._deadlines.add(root, place.deadline, task)
         try:
             return await step.run(value, place)
-        except asyncio.CancelledError:
-            # Cancelled by the deadline alone, not by whoever waits for this call as well.
-            if root.expired and task.uncancel() == 0:
-                raise DeadlineExceeded(f"'{name}' did not finish before its deadline") from None
-            raise
         finally:
             self._deadlines.remove(root)
+            # Whatever a tool made of being cancelled, the deadline is what happened, unless the caller cancelled too.
+            if root.expired and task.uncancel() == 0:
+                raise DeadlineExceeded(f"'{name}' did not finish before its deadline") from None
 
-    def detach(self, work: Coroutine[Any, Any, object]) -> None:
+    def detach(self, work: Coroutine[Any, Any, object], dropped: Dropped = None) -> None:
         """Take over work that outlives its call; when too much is under way, the oldest makes room."""
         if len(self._background) >= self.limits.background:
-            next(iter(self._background)).cancel()
+            self._drop(next(iter(self._background)))
         task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = dropped
+        task.add_done_callback(lambda done: self._background.pop(done, None))
+
+    def _drop(self, task: asyncio.Task[object]) -> None:
+        if (dropped := self._background.pop(task, None)) is not None:
+            dropped()
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        task.cancel()
 
     async def close(self, *, drain: float = 5.0) -> None:
-        """Wait for background work, at most so many seconds, then cancel what is left."""
+        """Wait for background work, and for what it began in turn, at most so many seconds; then cancel what is left."""
+        try:
+            async with self.clock.timeout_at(self.clock.now() + drain):
+                while tasks := [*self._background, *self._leaving]:
+                    await asyncio.wait(tasks)
+        except TimeoutError:
+            for task in list(self._background):
+                self._drop(task)
+            await asyncio.gather(*self._leaving, return_exceptions=True)
         self._deadlines.stop()
-        if self._background:
-            _, late = await asyncio.wait(self._background, timeout=drain)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)

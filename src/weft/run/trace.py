@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.run.call import Place, Root
+from weft.run.call import RUNNING, Place
 
 
 @dataclass(slots=True)
@@ -90,23 +90,31 @@ def _size(size: int | None) -> str:
     return "·" if size is None else str(size)
 
 
-def trace_of(root: Root, place: Place) -> Trace:
-    """Build the tree of a finished call."""
-    top = _span(place, place.began)
-    spans = {id(place): top}
-    for other in root.spans:
-        if other is place:
-            continue
-        span = spans[id(other)] = _span(other, place.began)
-        parent = spans.get(id(other.parent))
-        (top if parent is None else parent).children.append(span)
-    return Trace(top, root.spans_dropped)
+def trace_of(places: list[Place], dropped: int = 0) -> Trace:
+    """Build the tree of a call from its places, the first of which is the call itself."""
+    first = places[0]
+    top = _span(first, first.began)
+    spans = {id(first): top}
+    for place in places[1:]:
+        span = spans[id(place)] = _span(place, first.began)
+        _nearest(place, spans, top).children.append(span)
+    return Trace(top, dropped)
+
+
+def _nearest(place: Place, spans: dict[int, Span], top: Span) -> Span:
+    """Return the span that a place belongs under: its parent's, unless that was not kept or is no span itself."""
+    above = place.parent
+    while above is not None:
+        if (span := spans.get(id(above))) is not None:
+            return span
+        above = above.parent
+    return top
 
 
 def _span(place: Place, began: float) -> Span:
-    finished = place.outcome != "running"
+    finished = place.outcome != RUNNING
     return Span(
-        name=place.name,
+        name=place.name or place.step.name,
         kind=place.step.kind,
         target=place.step.target,
         start=place.began - began,

@@ -1,0 +1,82 @@
+"""Where a document, as it is written, departs from its canonical form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+from weft.errors import Problem, shown
+from weft.ir.normalise import Loc, Parsed, at
+
+MOST = 20
+TOP = ("schemaVersion", "tools")
+
+
+def departures(parsed: Parsed) -> list[Problem]:
+    """Return the first places that `weft fmt` would write differently."""
+    value = cast("dict[str, Any]", parsed.source.value)
+    found = [*_top(value)]
+    for place, tool in zip(parsed.places, parsed.document.tools, strict=True):
+        found += _compare(_at(value, place), tool.to_ir(), place)
+    told = [at(problem, parsed.source) for problem in found[:MOST]]
+    if len(found) > MOST:
+        rest = Problem(code="NotCanonical", message=f"{len(found) - MOST} more places are not in canonical form")
+        told.append(at(rest, parsed.source))
+    return told
+
+
+def _top(value: dict[str, Any]) -> Iterator[Problem]:
+    if "schemaVersion" not in value:
+        yield _departure((), "schemaVersion is not written", expected='"1.0"')
+    for key in value:
+        if key not in TOP:
+            why = "compositions stand among the tools" if key == "compositions" else f"{shown(key)} is not written"
+            yield _departure((key,), why, expected=f"only {', '.join(TOP)}")
+
+
+def _at(value: Any, place: Loc) -> Any:
+    for key in place:
+        value = value[key]
+    return value
+
+
+def _compare(written: Any, canonical: Any, loc: Loc) -> Iterator[Problem]:
+    if isinstance(written, dict) and isinstance(canonical, dict):
+        yield from _fields(cast("dict[str, Any]", written), cast("dict[str, Any]", canonical), loc)
+    elif isinstance(written, list) and isinstance(canonical, list):
+        old, new = cast("list[Any]", written), cast("list[Any]", canonical)
+        if len(old) != len(new):
+            yield _departure(loc, "written differently", expected=_text(new), value=_text(old))
+            return
+        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _compare(one, other, (*loc, index))
+    elif isinstance(written, bool) != isinstance(canonical, bool) or written != canonical:
+        yield _departure(loc, "written differently", expected=_text(canonical), value=_text(written))
+
+
+def _fields(written: dict[str, Any], canonical: dict[str, Any], loc: Loc) -> Iterator[Problem]:
+    missing = {key: value for key, value in canonical.items() if key not in written}
+    for key, value in written.items():
+        if key in canonical:
+            yield from _compare(value, canonical[key], (*loc, key))
+        else:
+            instead = f"{_text(missing)} in its place" if missing else "nothing"
+            yield _departure((*loc, key), f"{shown(key)} is spelled otherwise or left out", expected=instead)
+    if written.keys() <= canonical.keys() and missing:
+        yield _departure(loc, f"{', '.join(map(shown, missing))} is not written out", expected=_text(missing))
+
+
+def _departure(loc: Loc, why: str, *, expected: str, value: str | None = None) -> Problem:
+    return Problem(
+        code="NotCanonical",
+        message=f"not in canonical form: {why}",
+        loc=loc,
+        value=value,
+        expected=f"{expected}, as weft fmt writes it",
+    )
+
+
+def _text(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 100 else text[:97] + "..."

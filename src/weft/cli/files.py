@@ -1,0 +1,76 @@
+"""Files that commands read and write."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from weft.ir.read import Format
+
+YAML = (".yaml", ".yml")
+
+
+def format_of(path: Path) -> Format:
+    """Return the format that a file's name asks for."""
+    return "yaml" if path.suffix.lower() in YAML else "json"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and keep its mode.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        _replace(path.resolve(), text.encode())
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot write {path}: {reason}", code="UnwritableFile") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    if path.exists() and not path.is_file():
+        # A device or a pipe is written to: put a file in its place, and it is gone.
+        path.write_bytes(data)
+        return
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(_mode(path))
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _mode(path: Path) -> int:
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def standard_input() -> bytes:
+    """Return all that is piped in; a terminal is told how to end it."""
+    if sys.stdin.isatty():
+        click.echo("Reading from the terminal; end with Ctrl-D.", err=True)
+    return sys.stdin.buffer.read()
+
+
+def know_patterns() -> None:
+    """Close the union of operations: what reads documents without weft.app does not know them yet."""
+    import_module("weft.patterns")

@@ -1,0 +1,50 @@
+"""`weft graph`: a composition as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from weft.cli.files import write_file
+from weft.cli.output import note
+from weft.errors import InputError
+
+Picture = Literal["mermaid", "svg"]
+DEFAULT = Path("registry.json")
+
+
+@click.command(
+    "graph",
+    epilog="\b\nExample:\n  weft graph research_pipeline --registry research.py\n"
+    "  weft graph research_pipeline -o research.svg",
+)
+@click.argument("tool")
+@click.option("--registry", type=click.Path(path_type=Path), help="JSON, YAML or Python.  [default: ./registry.json]")
+@click.option("--format", "picture", type=click.Choice(["mermaid", "svg"]), help="By the name of -o, else mermaid.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file instead of stdout.")
+def command(tool: str, registry: Path | None, picture: Picture | None, output: Path | None) -> None:
+    """Draw the composition TOOL as a Mermaid flowchart, or as an SVG that needs nothing else.
+
+    Internal parts are drawn where they are used, other compositions as one box.
+    """
+    by_name: Picture = "svg" if output is not None and output.suffix == ".svg" else "mermaid"
+    drawn = _drawn(tool, registry, picture or by_name)
+    if output is None or str(output) == "-":
+        click.echo(drawn, nl=False)
+        return
+    write_file(output, drawn)
+    note(f"Drew {tool} into {output}")
+
+
+def _drawn(tool: str, registry: Path | None, picture: Picture) -> str:
+    from weft.app import open_registry
+    from weft.cli.drawing.blocks import blocks_of
+    from weft.cli.drawing.mermaid import mermaid
+    from weft.cli.drawing.svg import svg
+
+    if registry is None and not DEFAULT.exists():
+        raise InputError("there is no ./registry.json", code="NoRegistry", hint="name a registry with --registry")
+    block = blocks_of(open_registry(registry or DEFAULT).valid().document, tool)
+    return svg(block, tool) if picture == "svg" else mermaid(block)

@@ -1,0 +1,138 @@
+"""The `weft` command itself: its help, its commands by name, and the one place where exceptions end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
+
+import click
+
+from weft.errors import InputError, WeftError, nearest
+
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "Run": {
+        "demo": "Watch the research example run on in-memory tools.",
+        "run": "Run a tool of a registry, without a server.",
+    },
+    "Author": {
+        "compile": "Compile the compositions of a Python file into a registry.",
+        "validate": "Report everything that is wrong with documents.",
+        "fmt": "Rewrite documents in canonical form.",
+        "test": "Run *.weft-test.yaml files against canned answers.",
+        "graph": "Draw a composition, as Mermaid or SVG.",
+        "schema": "Print the JSON Schema of documents.",
+    },
+}
+COMMANDS = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
+INTERRUPTED = 130
+
+
+class Weft(click.Group):
+    """Loads a command when it is run, so that `weft --help` needs nothing but the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return import_module(f"weft.cli.{cmd_name}").command if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = nearest(name, COMMANDS)
+            ctx.fail(f"There is no command {name!r}." + (f" Did you mean {close!r}?" if close else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, COMMANDS))
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        sys.exit(self._ended(*args, **extra))
+
+    def _ended(self, *args: Any, **extra: Any) -> int:
+        """Run and return the exit code: every exception ends here as a sentence."""
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except click.exceptions.Exit as stop:
+            return stop.exit_code
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            return INTERRUPTED
+        except WeftError as error:
+            return _told(error)
+        except Exception as error:
+            return _unexpected(error)
+        return code if isinstance(code, int) else 0
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nStopped." if sys.stderr.isatty() else "Stopped.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def _told(error: WeftError) -> int:
+    from weft.cli.output import show_error
+
+    show_error(error)
+    return 2 if isinstance(error, InputError) else 1
+
+
+def _unexpected(error: Exception) -> int:
+    from weft.cli.output import debugging, show_traceback
+
+    if debugging():
+        show_traceback(error)
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    advice = "please report it to weft's issue tracker, with what WEFT_DEBUG=1 prints"
+    click.echo(f"weft has a bug: {what[:200]} ({advice})", err=True)
+    return 1
+
+
+def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"weft {version('weft')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Weft,
+    name="weft",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="`weft COMMAND --help` explains a command and shows an example.",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+def weft() -> None:
+    """Compose tools into new tools: write compositions in Python, JSON or YAML, check them, run them.
+
+    Results go to stdout, all else to stderr. Exit codes: 0 well, 1 the work failed, 2 the input is wrong.
+    """
+
+
+def main() -> None:
+    """Run the command line; the console script `weft`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A terminal that cannot show a character gets its escape, never an exception.
+            stream.reconfigure(errors="backslashreplace")
+    weft.main(prog_name="weft")

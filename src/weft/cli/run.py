@@ -1,0 +1,231 @@
+"""`weft run`: one call of a tool, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli.files import standard_input, write_file
+from weft.cli.output import as_json, error_json, note, result, show_error, show_problems
+from weft.errors import ExpressionInvalid, InputError, WeftError
+
+if TYPE_CHECKING:
+    from weft.app import Registry
+    from weft.ir.document import Document
+    from weft.ports import Upstream
+    from weft.run.engine import Result
+    from weft.run.trace import Trace
+
+DEFAULT = Path("registry.json")
+ANSWERS = """\b
+Answers of --mock, by tool:
+  search: [{title: A}]                         the value, for every call
+  search: {$answers: [first, second]}          one for each call, in turn
+  search: {$error: "no such page"}             the tool ran and said no
+  search: {$down: "connection refused"}        its server is not there
+  search: {$late: {seconds: 5, answer: [..]}}  the answer comes late
+
+\b
+Example:
+  weft run research_pipeline --registry research.py --input '"bees"' --trace
+  weft run research_pipeline --mock answers.yaml --input @topic.json"""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the command line asked for."""
+
+    tool: str
+    registry: Path | None
+    tools: Path | None
+    mock: Path | None
+    input: str | None
+    timeout: str | None
+    trace: bool
+    trace_out: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that the call needs."""
+
+    document: Document
+    upstream: Upstream
+    value: Any
+    timeout: float | None
+
+
+@click.command("run", epilog=ANSWERS)
+@click.argument("tool")
+@click.option("--registry", type=click.Path(path_type=Path), help="JSON, YAML or Python.  [default: ./registry.json]")
+@click.option("--tools", type=click.Path(path_type=Path), help="A Python file: every @w.python_tool in it.")
+@click.option("--mock", type=click.Path(path_type=Path), help="Answers instead of tools, as YAML or JSON.")
+@click.option("--input", metavar="JSON|@FILE|-", help="What the tool is given; - is stdin.  [default: {}]")
+@click.option(
+    "--timeout", metavar="DURATION", help="The longest the call may take, such as 500ms or 2m.  [default: 60s]"
+)
+@click.option("--trace", is_flag=True, help="Print what each step did, and how long it took, as a tree.")
+@click.option("--trace-out", type=click.Path(path_type=Path), help="Write the trace to a .json or .svg file.")
+@click.option("--json", "json_", is_flag=True, help='Print {"value", "warnings", "trace"}, or {"error"}.')
+def command(json_: bool, **given: Any) -> None:
+    """Run TOOL of a registry in this process and print its result as JSON; warnings and the trace go to stderr.
+
+    Tools are found among the answers of --mock first, then in --tools, then in the registry's own file when that is
+    Python. A composition whose input is not an object also takes it as the sole property of one. Exits with 1 when the
+    work failed, with 2 when the input is wrong.
+    """
+    order = Order(**given)
+    try:
+        prepared = _prepare(order)
+    except InputError as error:
+        _fail(error, json_=json_, code=2)
+    else:
+        _perform(order, prepared, json_=json_)
+
+
+def _prepare(order: Order) -> Prepared:
+    from weft.app import Upstreams, callable_in
+    from weft.plan.inputs import accept, misfits
+
+    _check_trace_out(order.trace_out)
+    timeout = None if order.timeout is None else _seconds(order.timeout)
+    registry = _registry(order)
+    upstream = Upstreams([*_extra(order), registry.tools])
+    try:
+        document = callable_in(registry.document, order.tool, upstream)
+    except InputError as error:
+        if order.registry is None and not DEFAULT.exists():
+            error.hint = error.hint or "there is no ./registry.json: name one with --registry"
+        raise
+    tool = next(one for one in document.tools if one.name == order.tool)
+    value = accept(tool, {} if order.input is None else _input(order.input))
+    for misfit in misfits(tool, value):
+        _warn(f"The input of '{tool.name}' does not fit: {misfit}")
+    return Prepared(document, upstream, value, timeout)
+
+
+def _registry(order: Order) -> Registry:
+    from weft.app import Registry, open_registry
+    from weft.dsl.local import LocalTools
+    from weft.ir.document import Document
+
+    if order.registry is None and not DEFAULT.exists():
+        return Registry(Document(), LocalTools(), [])
+    registry = open_registry(order.registry or DEFAULT).valid()
+    # Names that lead nowhere fail when they are called, if they are.
+    show_problems(one for one in registry.problems if one.code != "UnknownName")
+    return registry
+
+
+def _extra(order: Order) -> list[Upstream]:
+    from weft.dsl.local import LocalTools
+    from weft.dsl.modules import read_module
+    from weft.ir.read import read_file
+    from weft.testing import Canned, answers_of
+
+    found: list[Upstream] = []
+    if order.mock is not None:
+        found.append(Canned(answers_of(read_file(order.mock))))
+    if order.tools is not None:
+        tools = read_module(order.tools).tools
+        if not tools:
+            hint = "put @w.python_tool above its functions"
+            raise InputError(f"{order.tools} has no tools", code="NoTools", hint=hint)
+        found.append(LocalTools(tools))
+    return found
+
+
+def _input(text: str) -> Any:
+    from weft.ir.read import read, read_file
+
+    if text.startswith("@"):
+        return read_file(Path(text[1:]), whole_document=False).value
+    if text == "-":
+        return read(standard_input(), name="<stdin>", format="json", whole_document=False).value
+    try:
+        return read(text, name="--input", format="json", whole_document=False).value
+    except InputError as error:
+        if text.lstrip()[:1] not in ("{", "[", '"'):
+            hint = f"a text is written with quotes: --input '{json.dumps(text, ensure_ascii=False)}'"
+            raise InputError("--input is not JSON", code="InvalidJson", hint=hint) from None
+        raise error
+
+
+def _seconds(text: str) -> float:
+    from weft.expr.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ExpressionInvalid as error:
+        raise InputError(f"--timeout: {error.message}", code=error.code, hint=f"give {error.expected}") from None
+
+
+def _check_trace_out(path: Path | None) -> None:
+    if path is not None and path.suffix not in (".json", ".svg"):
+        raise InputError(f"--trace-out: {path} is neither .json nor .svg", code="UnknownFormat")
+
+
+def _perform(order: Order, prepared: Prepared, *, json_: bool) -> None:
+    traced = order.trace or order.trace_out is not None
+    try:
+        # What a tool prints must not stand in the result.
+        with redirect_stdout(sys.stderr):
+            done = asyncio.run(_call(order.tool, prepared, traced=traced))
+    except WeftError as error:
+        _show_trace(order, error.trace)
+        _fail(error, json_=json_, code=1)
+        return
+    _show_trace(order, done.trace)
+    for warning in done.warnings:
+        _warn(warning)
+    told: dict[str, Any] = {"value": done.value, "warnings": done.warnings}
+    if done.trace is not None:
+        told["trace"] = done.trace.to_json()
+    result(as_json(told if json_ else done.value))
+
+
+async def _call(tool: str, prepared: Prepared, *, traced: bool) -> Result:
+    from weft.app import local
+
+    engine = local(prepared.document, prepared.upstream)
+    try:
+        return await engine.run(tool, prepared.value, timeout=prepared.timeout, trace=traced)
+    finally:
+        await engine.close()
+
+
+def _show_trace(order: Order, given: object) -> None:
+    if given is None:
+        return
+    trace: Trace = given  # pyright: ignore[reportAssignmentType]  (errors carry it untyped)
+    if order.trace:
+        note(str(trace))
+    if order.trace_out is not None:
+        write_file(order.trace_out, _drawn(trace, order.trace_out))
+
+
+def _drawn(trace: Trace, path: Path) -> str:
+    from weft.cli.drawing.timeline import timeline
+
+    return (
+        timeline(trace) if path.suffix == ".svg" else json.dumps(trace.to_json(), indent=2, ensure_ascii=False) + "\n"
+    )
+
+
+def _warn(text: str) -> None:
+    note(f"{click.style('warning', fg='yellow', bold=True)}: {text}")
+
+
+def _fail(error: WeftError, *, json_: bool, code: int) -> None:
+    if json_:
+        result(as_json({"error": error_json(error)}))
+    else:
+        show_error(error)
+    raise click.exceptions.Exit(code)

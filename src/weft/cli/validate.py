@@ -1,0 +1,83 @@
+"""`weft validate`: every problem of documents, in one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli.files import standard_input
+from weft.cli.output import as_json, bad, counted, good, plural, result, show_problems
+from weft.errors import DocumentInvalid, Problem
+
+if TYPE_CHECKING:
+    from weft.ir.normalise import Parsed
+
+
+@click.command(
+    "validate",
+    epilog="\b\nExample:\n  weft validate registry.json tools/*.yaml\n  weft validate --strict --json registry.json",
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--strict", is_flag=True, help="Refuse what is not in canonical form.")
+@click.option("--json", "json_", is_flag=True, help='Print {"valid", "errors", "warnings"}.')
+def command(files: tuple[str, ...], strict: bool, json_: bool) -> None:
+    """Report every error and warning of documents, with file, line, JSON pointer, value and expectation.
+
+    A document is JSON, YAML, or Python, which is compiled first; - is stdin. Names that only a server could know are
+    warnings. Exits with 0, or with 2 when there is an error.
+    """
+    found = {file: _problems(file, strict=strict) for file in files}
+    problems = [problem for several in found.values() for problem in several]
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if json_:
+        warnings = [problem for problem in problems if problem.severity == "warning"]
+        told = {"valid": not errors, "errors": _told(errors), "warnings": _told(warnings)}
+        result(as_json(told))
+    else:
+        show_problems(problems, err=False)
+        _summary(found)
+    raise click.exceptions.Exit(2 if errors else 0)
+
+
+def _told(problems: list[Problem]) -> list[object]:
+    return [problem.to_json() for problem in problems]
+
+
+def _problems(file: str, *, strict: bool) -> list[Problem]:
+    from weft.app import open_registry, problems_of
+
+    try:
+        if file.endswith(".py"):
+            return open_registry(Path(file)).problems
+        parsed = _parsed(file)
+        return [*problems_of(parsed), *(_not_canonical(parsed) if strict else [])]
+    except DocumentInvalid as error:
+        return error.problems
+
+
+def _parsed(file: str) -> Parsed:
+    from weft.app import load
+    from weft.ir.normalise import parse
+    from weft.ir.read import read
+
+    return parse(read(standard_input(), name="<stdin>")) if file == "-" else load(Path(file))
+
+
+def _not_canonical(parsed: Parsed) -> list[Problem]:
+    from weft.cli.canonical import departures
+
+    return departures(parsed)
+
+
+def _summary(found: dict[str, list[Problem]]) -> None:
+    for file, problems in found.items():
+        if any(problem.severity == "error" for problem in problems):
+            result(bad(f"{file}: {counted(problems)}"))
+        else:
+            warnings = f" ({plural(len(problems), 'warning')})" if problems else ""
+            result(good(f"{file} is valid{warnings}"))
+    if len(found) > 1:
+        total = counted(problem for problems in found.values() for problem in problems)
+        result(f"{plural(len(found), 'file')}: {total}")

@@ -1,0 +1,1 @@
+"""The research example: three sources of different shapes, one report; everything in memory."""

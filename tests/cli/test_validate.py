@@ -1,0 +1,106 @@
+"""`weft validate`: every problem, with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import FIXTURES, Run
+
+BROKEN = """{
+  "schemaVersion": "1.0",
+  "tools": [
+    {"name": "a", "spec": {"pipeline": {"stepps": []}}},
+    {"name": "b", "spec": {"pipelin": {}}},
+    {"name": "c", "spec": {"composition": "__gone"}},
+    {"name": "d", "spec": {"tool": "elsewhere"}}
+  ]
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["algebra-research-pipeline.json", "algebra-extended-registry.json", "registry-v1.json"]
+)
+@pytest.mark.req("ALG-31")
+def test_the_documents_of_the_seeds_are_valid(run: Run, name: str):
+    done = run("validate", FIXTURES / name)
+    assert done.exit_code == 0
+    assert "is valid" in done.stdout
+
+
+@pytest.mark.req("ALG-56")
+def test_every_problem_is_reported_in_one_run(run: Run, folder: Path):
+    (folder / "r.json").write_text(BROKEN)
+    done = run("validate", "r.json")
+    assert done.exit_code == 2
+    assert "r.json:4:41: error: unknown key 'stepps'" in done.stdout
+    assert "at /tools/0/spec/pipeline/stepps" in done.stdout
+    assert "did you mean 'steps'?" in done.stdout
+    assert "did you mean 'pipeline'?" in done.stdout
+    assert "Composition not found: __gone" in done.stdout
+    assert "warning: Tool not found: elsewhere" in done.stdout
+
+
+def test_the_last_line_counts(run: Run, folder: Path):
+    (folder / "r.json").write_text(BROKEN)
+    (folder / "s.json").write_text("{}")
+    lines = run("validate", "r.json", "s.json").stdout.splitlines()
+    assert lines[-3].startswith("✗ r.json: ")
+    assert lines[-2] == "✓ s.json is valid"
+    assert lines[-1].startswith("2 files: ")
+
+
+def test_json_has_the_form_of_the_http_api(run: Run, folder: Path):
+    (folder / "r.json").write_text(BROKEN)
+    done = run("validate", "--json", "r.json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["valid"], list(told)) == (2, False, ["valid", "errors", "warnings"])
+    places = [(one["file"], one["line"], one["pointer"]) for one in told["errors"]]
+    assert ("r.json", 4, "/tools/0/spec/pipeline/stepps") in places
+    assert [one["code"] for one in told["warnings"]] == ["UnknownName"]
+
+
+def test_strict_refuses_what_is_not_canonical_and_names_the_places(run: Run, folder: Path):
+    text = '{"compositions": [{"name": "a", "spec": {"tool": "x"}}]}'
+    (folder / "r.json").write_text(text)
+    assert run("validate", "r.json").exit_code == 0
+    done = run("validate", "--strict", "r.json")
+    assert done.exit_code == 2
+    assert "schemaVersion is not written" in done.stdout
+    assert "at /compositions\n" in done.stdout
+    assert "at /compositions/0/spec/tool" in done.stdout
+    assert '{"name": "x"}' in done.stdout
+
+
+def test_strict_compares_values_and_not_their_order(run: Run, folder: Path):
+    text = '{"tools": [{"spec": {"tool": {"name": "x"}}, "name": "a"}],\n "schemaVersion": "1.0"}'
+    (folder / "r.json").write_text(text)
+    assert run("validate", "--strict", "r.json").exit_code == 0
+
+
+def test_strict_takes_what_fmt_wrote(run: Run, folder: Path):
+    copy = folder / "r.json"
+    copy.write_bytes((FIXTURES / "algebra-extended-registry.json").read_bytes())
+    assert run("validate", "--strict", "r.json").exit_code == 2
+    run("fmt", "r.json")
+    assert run("validate", "--strict", "r.json").exit_code == 0
+
+
+def test_python_is_compiled_and_checked(run: Run, research: Path):
+    assert run("validate", research.name).exit_code == 0
+
+
+def test_stdin_is_a_document_too(run: Run):
+    assert run("validate", "-", input="tools: []\n").exit_code == 0
+    assert "<stdin>:1:9: error" in run("validate", "-", input='{"tools:').stdout
+
+
+def test_a_file_that_is_not_there_does_not_hide_the_others(run: Run, folder: Path):
+    (folder / "r.json").write_text(BROKEN)
+    done = run("validate", "gone.json", "r.json")
+    assert done.exit_code == 2
+    assert "gone.json: error: cannot read the file" in done.stdout
+    assert "stepps" in done.stdout
