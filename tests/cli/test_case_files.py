@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,9 +81,7 @@ def test_a_case_passes_when_all_is_as_expected(run: Run, cases: Write, text: str
         (case("error: boom"), ("outcome", "the error boom", "[")),
         (
             case("value: 1", "mocks: {web: {$error: a}, papers: {$error: b}},"),
-            "outcome",
-            "a value",
-            "ExecutionFailed: All",
+            ("outcome", "a value", "ExecutionFailed: All"),
         ),
         (case("warnings: [x]"), ("warnings", '["x"]', "[]")),
         (case("calls: [papers, web]"), ("calls", '["papers", "web"]', '["web", "papers"]')),
@@ -184,7 +183,7 @@ def test_files_are_found_below_the_paths_but_not_in_hidden_folders(run: Run, cas
 
 def test_json_is_a_case_file_too(run: Run, folder: Path):
     (folder / "registry.yaml").write_text(REGISTRY)
-    told = {
+    told: dict[str, Any] = {
         "registry": "./registry.yaml",
         "mocks": {"web": [], "papers": []},
         "cases": [{"name": "none", "tool": "research", "input": "x", "expect": {"value": []}}],

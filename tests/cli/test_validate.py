@@ -36,7 +36,7 @@ def test_every_problem_is_reported_in_one_run(run: Run, folder: Path):
     (folder / "r.json").write_text(BROKEN)
     done = run("validate", "r.json")
     assert done.exit_code == 2
-    assert "r.json:4:41: error: unknown key 'stepps'" in done.stdout
+    assert "r.json:4:51: error: unknown key 'stepps'" in done.stdout
     assert "at /tools/0/spec/pipeline/stepps" in done.stdout
     assert "did you mean 'steps'?" in done.stdout
     assert "did you mean 'pipeline'?" in done.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,27 +20,36 @@ from weft.patterns.contract import Pure
 from weft.patterns.schema_map import SchemaMap
 
 NAMES = st.sampled_from(["a", "b", "c", "get", "__class__", "", "0"])
-SCALARS = st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from([0.5, 1.0, 1e400]) | st.sampled_from(["", "a", "1"])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.sampled_from([0.5, 1.0, 1e400])
+    | st.sampled_from(["", "a", "1"])
+)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=8
 )
 ROWS = st.lists(st.dictionaries(NAMES, VALUES, max_size=5) | VALUES, max_size=6)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(quote) | st.sampled_from(["$", "$.a[0]", "$.a[*]", "$[*].a"])
+MUTABLE: dict[str, Any] = {"literal": [1, {"a": []}]}
 SOURCES: st.SearchStrategy[dict[str, Any]] = st.recursive(
     PATHS.map(lambda path: {"path": path})
     | st.tuples(PATHS, SCALARS.filter(lambda one: one != 1e400)).map(lambda two: {"path": two[0], "default": two[1]})
     | st.lists(PATHS, min_size=1, max_size=3).map(lambda paths: {"coalesce": paths})
     | st.lists(PATHS, min_size=1, max_size=3).map(lambda paths: {"concat": paths})
     | SCALARS.filter(lambda one: one != 1e400).map(lambda value: {"literal": value})
-    | st.just({"literal": [1, {"a": []}]}),
-    lambda inner: st.dictionaries(NAMES, inner, min_size=1, max_size=3).map(lambda fields: {"nested": {"mappings": fields}}),
+    | st.just(MUTABLE),
+    lambda inner: st.dictionaries(NAMES, inner, min_size=1, max_size=3).map(
+        lambda fields: {"nested": {"mappings": fields}}
+    ),
     max_leaves=5,
 )
 MAPPINGS = st.dictionaries(NAMES, SOURCES, min_size=1, max_size=4)
 NO_COMPILER: Any = None
 
 
-def outcome(function: Any, value: Any) -> tuple[str, str]:
+def outcome(function: Callable[[Any], Any], value: Any) -> tuple[str, str]:
     """Return what a function does with a value, so that true and 1 differ."""
     try:
         return "gave", repr(function(value))
@@ -48,9 +57,14 @@ def outcome(function: Any, value: Any) -> tuple[str, str]:
         return "failed", error.message
 
 
-def precise_row(model: SchemaMap) -> Any:
+def precise_row(model: SchemaMap) -> Callable[[Any], Any]:
+    """Return the mapping as its fields read it one by one, without generated code."""
     reads = {name: source.read() for name, source in model.mappings.items()}
-    return lambda row: {name: read(row) for name, read in reads.items()}  # pyright: ignore
+
+    def run(row: Any) -> Any:
+        return {name: read(row) for name, read in reads.items()}
+
+    return run
 
 
 @given(MAPPINGS, ROWS)
@@ -62,7 +76,7 @@ def test_a_generated_mapping_does_what_the_precise_one_does(mappings: dict[str, 
     assert compiled.rows is not None
     for value in values:
         assert outcome(compiled.fn, value) == outcome(precise, value)
-    assert outcome(compiled.rows, values) == outcome(lambda rows: [precise(row) for row in rows], values)
+    assert outcome(compiled.rows, values) == outcome(lambda _: [precise(value) for value in values], values)
 
 
 @given(st.lists(NAMES, min_size=1, max_size=3), ROWS)
@@ -80,15 +94,26 @@ def test_a_generated_column_does_what_the_path_does(names: list[str], values: li
 )
 def test_a_generated_comparison_does_what_the_predicate_does(names: list[str], op: str, value: Any, values: list[Any]):
     get, test = compile_path(quote(names)).get, compile_test(op, value)
-    holds: Any = lambda row: test(get(row))  # noqa: E731  (a name for both uses)
+
+    def holds(row: Any) -> bool:
+        return test(get(row))
+
     assert repr(where(tuple(names), op, value, holds)(values)) == repr([row for row in values if holds(row)])
 
 
-@given(st.lists(NAMES, min_size=1, max_size=2), st.sampled_from(["eq", "ne", "in"]), SCALARS.filter(lambda x: x != 1e400), ROWS)
+@given(
+    st.lists(NAMES, min_size=1, max_size=2),
+    st.sampled_from(["eq", "ne", "in"]),
+    SCALARS.filter(lambda x: x != 1e400),
+    ROWS,
+)
 def test_a_generated_equality_does_what_the_predicate_does(names: list[str], op: str, value: Any, values: list[Any]):
     constant = [value] if op == "in" else value
     get, test = compile_path(quote(names)).get, compile_test(op, constant)
-    holds: Any = lambda row: test(get(row))  # noqa: E731  (a name for both uses)
+
+    def holds(row: Any) -> bool:
+        return test(get(row))
+
     assert repr(where(tuple(names), op, constant, holds)(values)) == repr([row for row in values if holds(row)])
 
 
@@ -102,7 +127,7 @@ def test_an_index_into_a_text_is_not_what_python_thinks():
     assert names_of(compile_path("$['0']")) == ("0",)
 
 
-# -- no text of a document in the source ----------------------------------------------------------------------------------
+# -- no text of a document in the source ------------------------------------------------------------
 
 READ = r"r(\[c\d+\])+"
 FIRST = r"\((x if \(x := r\.get\(c\d+\)\) is not None else )*r\.get\(c\d+\)\)"
@@ -174,13 +199,19 @@ HOSTILE_SOURCES: st.SearchStrategy[dict[str, Any]] = st.recursive(
     | st.lists(HOSTILE_PATHS, min_size=1, max_size=3).map(lambda paths: {"coalesce": paths})
     | st.tuples(HOSTILE_PATHS, HOSTILE).map(lambda two: {"concat": {"paths": [two[0]], "separator": two[1]}})
     | (HOSTILE | st.integers() | st.lists(HOSTILE)).map(lambda value: {"literal": value}),
-    lambda inner: st.dictionaries(HOSTILE, inner, min_size=1, max_size=3).map(lambda fields: {"nested": {"mappings": fields}}),
+    lambda inner: st.dictionaries(HOSTILE, inner, min_size=1, max_size=3).map(
+        lambda fields: {"nested": {"mappings": fields}}
+    ),
     max_leaves=6,
 )
 
 
 @pytest.mark.req("ALG-51")
-@given(mappings=st.dictionaries(HOSTILE.filter(lambda name: not name.startswith("$")), HOSTILE_SOURCES, min_size=1, max_size=4))
+@given(
+    mappings=st.dictionaries(
+        HOSTILE.filter(lambda name: not name.startswith("$")), HOSTILE_SOURCES, min_size=1, max_size=4
+    )
+)
 def test_no_text_of_a_mapping_reaches_the_source(sources: list[str], mappings: dict[str, Any]):
     sources.clear()
     parts = {name: source.part() for name, source in SchemaMap.model_validate({"mappings": mappings}).mappings.items()}
@@ -190,7 +221,9 @@ def test_no_text_of_a_mapping_reaches_the_source(sources: list[str], mappings: d
 
 
 @pytest.mark.req("ALG-51")
-@given(names=st.lists(HOSTILE, min_size=1, max_size=3), op=HOSTILE | st.sampled_from(["gt", "lte", "eq"]), value=HOSTILE)
+@given(
+    names=st.lists(HOSTILE, min_size=1, max_size=3), op=HOSTILE | st.sampled_from(["gt", "lte", "eq"]), value=HOSTILE
+)
 def test_no_text_of_a_path_or_predicate_reaches_the_source(sources: list[str], names: list[str], op: str, value: str):
     sources.clear()
     column(tuple(names), lambda row: row)
@@ -217,7 +250,7 @@ def test_generated_code_knows_no_builtins():
     assert rows.GLOBALS["__builtins__"] == {}
 
 
-# -- what is too large for generated code ---------------------------------------------------------------------------------
+# -- what is too large for generated code ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -153,19 +153,20 @@ def damaged(draw: st.DrawFn) -> Doc:
             case "double" if isinstance(parent, dict):
                 parent[draw(NAMES)] = parent[key]
             case _:
-                parent[key] = draw(ODD)
+                parent[key] = copy.deepcopy(draw(ODD))
         if not document:
             break
     return document
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    items: list[Any] = list(value.items()) if isinstance(value, dict) else list(enumerate(value))  # pyright: ignore
+    keys: list[Any] = list(cast("Doc", value)) if isinstance(value, dict) else list(range(len(value)))
     found: list[tuple[Any, Any]] = []
-    for key, item in items:
+    for key in keys:
+        item = cast("Any", value)[key]
         found.append((value, key))
         if isinstance(item, dict | list):
-            found += _places(cast("Any", item))
+            found += _places(item)
     return found or [({"x": 1}, "x")]
 
 
@@ -192,7 +193,7 @@ P: Any = w.path(schema_of(dict[str, Any]))
 def built() -> Ops:
     """Return operations made by the builders that authors call."""
     leaves: list[Ops] = [
-        st.sampled_from(["a", "pipeline", "größe/x"]).map(w.tool),
+        st.sampled_from(["a", "pipeline", "größe/x"]).map(lambda name: w.tool(name)),  # noqa: PLW0108  (an overload)
         st.just(w.agent("writer", "draft")),
         (st.none() | st.integers() | st.text(max_size=3)).map(_equal),
         st.integers().map(lambda count: w.filter(P.a, w.gt(count))),
@@ -204,7 +205,7 @@ def built() -> Ops:
 
 
 def _equal(value: Any) -> AnyOp:
-    return w.filter(P.a, w.eq(value))
+    return w.filter(P.a, w.eq(value))  # pyright: ignore[reportUnknownArgumentType]  (an overload for each type)
 
 
 def _constant(value: Any) -> AnyOp:

@@ -349,7 +349,11 @@ def test_a_v1_output_schema_becomes_an_output_transform():
     }
     assert made["outputSchema"] == {
         "type": "object",
-        "properties": {"url": {"type": "string", "description": "where"}, "a b": {"type": "number"}, "rest": True},
+        "properties": {
+            "url": {"type": ["string", "null"], "description": "where"},
+            "a b": {"type": ["number", "null"]},
+            "rest": True,
+        },
     }
     assert canonical({"tools": [made]})["tools"] == [made]
 

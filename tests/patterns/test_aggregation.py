@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_an_op_that_nobody_knows_is_named(op: Any):
 @pytest.mark.req("ALG-8")
 def test_what_is_no_op_at_all_is_refused_by_the_builder():
     given_instead: Any = 7
-    with pytest.raises(TypeError, match="^Unknown aggregation op"):
+    with pytest.raises(TypeError, match=r"^Unknown aggregation op"):
         aggregation(given_instead)
 
 
@@ -124,7 +125,7 @@ def test_sort_orders_numbers_and_strings_and_keeps_the_order_of_the_rest(order: 
 def test_sort_is_stable_and_loses_nothing(keys: list[Any], order: str):
     got = combined([{"sort": {"field": "$.k", "order": order}}], rows(*keys))
     assert sorted(row["at"] for row in got) == list(range(len(keys)))
-    for one, other in zip(got, got[1:], strict=False):
+    for one, other in itertools.pairwise(got):
         if "k" in one and "k" in other and type(one["k"]) is type(other["k"]) and one["k"] == other["k"]:
             assert one["at"] < other["at"]
 
@@ -201,7 +202,10 @@ async def test_the_named_function_flattens_and_sorts_by_relevance():
 async def test_no_aggregation_is_flatten_and_an_empty_one_is_none():
     world = FakeWorld(tools={"a": [1], "b": [2]})
     assert (await run(world, {"scatterGather": {"targets": ["a", "b"]}})).value == [1, 2]
-    assert (await run(world, {"scatterGather": {"targets": ["a", "b"], "aggregation": {"ops": []}}})).value == [[1], [2]]
+    assert (await run(world, {"scatterGather": {"targets": ["a", "b"], "aggregation": {"ops": []}}})).value == [
+        [1],
+        [2],
+    ]
 
 
 def test_aggregation_changes_nothing_that_it_is_given():

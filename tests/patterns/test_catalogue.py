@@ -24,7 +24,9 @@ P = w.path({})
 SAMPLES: dict[str, Callable[[], Operand]] = {
     "pipeline": lambda: w.pipeline(
         w.tool("a"),
-        w.step(w.tool("b"), id="second", input=w.construct(q=w.from_input(P.q), n=w.constant(1)), condition="previous.ok"),
+        w.step(
+            w.tool("b"), id="second", input=w.construct(q=w.from_input(P.q), n=w.constant(1)), condition="previous.ok"
+        ),
         output=w.from_step("second", P.x),
     ),
     "router": lambda: w.router(

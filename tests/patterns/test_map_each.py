@@ -73,7 +73,9 @@ async def test_results_stay_in_order_whichever_item_is_done_first():
 async def test_no_more_items_are_under_way_than_its_limit_and_never_fewer(limit: int | None, items: int, seconds: int):
     world, gauge = gauged()
     before = world.clock.now()
-    assert await world.run(w.map_each(FETCH, max_concurrency=limit), list(range(items))) == [n * 10 for n in range(items)]
+    assert await world.run(w.map_each(FETCH, max_concurrency=limit), list(range(items))) == [
+        n * 10 for n in range(items)
+    ]
     assert gauge.most == min(limit or 16, items)
     assert world.clock.now() - before == seconds
 
@@ -96,8 +98,9 @@ async def test_an_empty_list_stays_empty_and_calls_nothing():
 
 async def test_a_failure_is_the_error_says_which_item_and_cancels_the_rest():
     world, gauge = gauged()
-    tools = {"fetch": lambda item: Late(refusal("no"), 0.5) if item == 2 else gauge(item)}
-    world = FakeWorld(tools=tools, clock=world.clock)
+    world = FakeWorld(
+        tools={"fetch": lambda item: Late(refusal("no"), 0.5) if item == 2 else gauge(item)}, clock=world.clock
+    )
     before = world.clock.now()
     with pytest.raises(ToolFailed) as caught:
         await world.run(w.map_each(FETCH), [0, 1, 2, 3])

@@ -58,7 +58,9 @@ def test_steps_are_numbered_and_each_is_bound_to_the_one_before():
 
 
 def test_steps_of_a_document_that_have_no_id_get_the_ones_of_the_dsl():
-    given = Pipeline.model_validate({"steps": [{"operation": "a"}, {"id": "mine", "operation": "b"}, {"operation": "c"}]})
+    given = Pipeline.model_validate(
+        {"steps": [{"operation": "a"}, {"id": "mine", "operation": "b"}, {"operation": "c"}]}
+    )
     assert [step.id for step in given.steps] == ["step_0", "mine", "step_2"]
 
 
@@ -82,7 +84,7 @@ async def test_a_step_is_a_tool_a_composition_or_a_pattern():
 
 @pytest.mark.req("ALG-36")
 async def test_each_step_is_given_the_result_before_it_and_the_last_result_is_the_pipelines():
-    world = FakeWorld(tools={"a": lambda v: v + ["a"], "b": lambda v: v + ["b"], "c": lambda v: v + ["c"]})
+    world = FakeWorld(tools={"a": lambda v: [*v, "a"], "b": lambda v: [*v, "b"], "c": lambda v: [*v, "c"]})
     assert await world.run(w.pipeline(w.tool("a"), w.tool("b"), w.tool("c")), []) == ["a", "b", "c"]
     assert world.calls == [("a", []), ("b", ["a"]), ("c", ["a", "b"])]
 
@@ -129,9 +131,7 @@ async def test_a_tool_that_changes_a_constant_does_not_change_the_plan():
         return len(value["n"])
 
     world = FakeWorld(tools={"spoil": spoil})
-    compiled = w.compile(
-        w.composition("it", "It.", w.pipeline(w.step(w.tool("spoil"), input=w.constant({"n": [1]}))))
-    )
+    compiled = w.compile(w.composition("it", "It.", w.pipeline(w.step(w.tool("spoil"), input=w.constant({"n": [1]})))))
     engine = world.engine(compiled.document)
     assert [await engine.execute("it", None) for _ in range(3)] == [2, 2, 2]
 
@@ -240,11 +240,20 @@ async def test_every_step_has_a_span_also_those_that_only_move_data():
         (1, "step_2", "ok"),
     ]
     only_data = w.pipeline(rename, w.schema_map(p, {"c": p.b}))
-    assert told((await world.trace(only_data, {"a": 1})).trace) == [(0, "it", "ok"), (1, "step_0", "ok"), (1, "step_1", "ok")]
+    assert told((await world.trace(only_data, {"a": 1})).trace) == [
+        (0, "it", "ok"),
+        (1, "step_0", "ok"),
+        (1, "step_1", "ok"),
+    ]
     bound = w.pipeline(w.tool("a"), w.step(w.pipeline(rename), input=w.from_input()))
     assert told((await world.trace(bound, {"a": 1})).trace)[2:] == [(1, "step_1", "ok"), (2, "step_0", "ok")]
     routed = w.router(w.when("true", only_data))
-    assert [name for _, name, _ in told((await world.trace(routed, {"a": 1})).trace)] == ["it", "route_0", "step_0", "step_1"]
+    assert [name for _, name, _ in told((await world.trace(routed, {"a": 1})).trace)] == [
+        "it",
+        "route_0",
+        "step_0",
+        "step_1",
+    ]
 
 
 async def test_a_data_step_that_fails_has_a_failed_span():

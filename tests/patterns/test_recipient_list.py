@@ -60,14 +60,14 @@ async def test_a_tool_may_say_who_gets_it():
 async def test_a_name_that_is_not_allowed_is_refused_and_nothing_is_sent(name: Any):
     p = w.path({})
     world = FakeWorld(tools=TOOLS)
-    with pytest.raises(ExecutionFailed, match="^Recipient .* is not allowed$"):
+    with pytest.raises(ExecutionFailed, match=r"^Recipient .* is not allowed$"):
         await world.run(w.recipient_list(p, allowed=ALLOWED), ["email", name])
     assert world.calls == []
 
 
 async def test_a_tool_cannot_name_what_is_not_allowed_either():
     world = FakeWorld(tools={**TOOLS, "who": ["email", "who"]})
-    with pytest.raises(ExecutionFailed, match="^Recipient 'who' is not allowed$"):
+    with pytest.raises(ExecutionFailed, match=r"^Recipient 'who' is not allowed$"):
         await world.run(w.recipient_list(w.tool("who"), allowed=ALLOWED))
     assert [tool for tool, _ in world.calls] == ["who"]
 
@@ -110,7 +110,7 @@ async def test_a_recipient_that_fails_is_dropped_with_a_warning():
 async def test_when_every_recipient_fails_each_ones_error_is_told():
     p = w.path({})
     world = FakeWorld(tools={"email": refusal("no"), "sms": down("gone")})
-    with pytest.raises(ExecutionFailed, match="^All 2 scatter targets failed: email failed: .*; sms failed: "):
+    with pytest.raises(ExecutionFailed, match=r"^All 2 scatter targets failed: email failed: .*; sms failed: "):
         await world.run(w.recipient_list(p, allowed=["email", "sms"]), ["email", "sms"])
 
 
@@ -140,7 +140,7 @@ async def test_compositions_may_be_recipients():
 
 
 async def test_the_document_of_the_decisions_is_read_as_it_stands():
-    spec = {
+    spec: dict[str, Any] = {
         "recipientList": {
             "recipients": {"path": "$.channels"},
             "input": {"path": "$.message"},

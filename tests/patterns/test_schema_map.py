@@ -222,15 +222,16 @@ async def test_a_typed_result_maps_like_any_other():
 @pytest.mark.req("ALG-13", "ALG-14")
 def test_a_path_is_only_a_path():
     p: Any = w.path(Paper)
-    wrong: list[Callable[[], object]] = [
+    uncalled: Any = w.gt
+    wrong: list[Callable[[], Any]] = [
         lambda: p.nonexistent,
-        lambda: p.title.lower(),
+        lambda: p.title.lower("x"),
         lambda: p.title + "x",
         lambda: p.title or p.id,
         lambda: p.title[1:2],
         lambda: p.score > 1,
         lambda: w.filter(p.title, w.gt(1)),
-        lambda: w.filter(p.score, w.gt),
+        lambda: w.filter(p.score, uncalled),
         lambda: w.filter(p.score, w.gt(p.title)),
     ]
     for mistake in wrong:
@@ -239,6 +240,8 @@ def test_a_path_is_only_a_path():
 
 
 async def test_mappings_too_large_for_generated_code_map_all_the_same():
-    many = {f"f{n}": {"path": "$.a"} for n in range(2000)} | {"c": {"coalesce": [f"$.n{n}" for n in range(3000)] + ["$.a"]}}
+    many = {f"f{n}": {"path": "$.a"} for n in range(2000)} | {
+        "c": {"coalesce": [f"$.n{n}" for n in range(3000)] + ["$.a"]}
+    }
     result = (await run(FakeWorld(), {"schemaMap": {"mappings": many}}, {"a": 1})).value
     assert result == dict.fromkeys(many, 1)

@@ -22,9 +22,7 @@ def engine_of(world: FakeWorld, op: Any) -> Engine:
     return world.engine(w.compile(w.composition("it", "It.", op)).document)
 
 
-@pytest.mark.parametrize(
-    ("at", "seen"), [("before", [{"n": 1}]), ("after", ["paid"]), ("both", [{"n": 1}, "paid"])]
-)
+@pytest.mark.parametrize(("at", "seen"), [("before", [{"n": 1}]), ("after", ["paid"]), ("both", [{"n": 1}, "paid"])])
 async def test_taps_see_the_value_before_after_or_both(at: Any, seen: list[Any]):
     world = FakeWorld(tools={"pay": "paid", "audit": "ignored", "meter": "ignored"})
     assert await world.run(w.wire_tap(PAY, AUDIT, METER, at=at), {"n": 1}) == "paid"
@@ -42,8 +40,7 @@ def test_the_builder_writes_the_inner_operation_the_taps_and_their_place():
 @pytest.mark.parametrize("at", ["before", "after", "both"])
 async def test_a_tap_never_delays_the_call_and_close_waits_for_it(at: Any):
     seen: list[Any] = []
-    world = FakeWorld(tools={"pay": Late("paid", 1), "audit": Late(seen.append, 5)})
-    world = FakeWorld(tools=world.tools | {"audit": lambda value: Late(seen.append(value), 3)}, clock=world.clock)
+    world = FakeWorld(tools={"pay": Late("paid", 1), "audit": lambda value: Late(seen.append(value), 3)})
     engine = engine_of(world, w.wire_tap(PAY, AUDIT, at=at))
     before = world.clock.now()
     assert await engine.execute("it", 1) == "paid"
@@ -78,9 +75,8 @@ async def test_when_the_call_fails_a_tap_after_it_sees_nothing():
 
 
 async def test_taps_do_not_spend_what_the_call_may_spend():
-    world = FakeWorld(tools={"pay": "paid", "audit": 1}, limits=Limits(calls=10, steps=10))
-    flow = w.map_each(w.wire_tap(PAY, AUDIT, METER, at="both"))
-    result = await FakeWorld(tools=world.tools | {"meter": 1}, limits=world.limits).trace(flow, list(range(10)))
+    world = FakeWorld(tools={"pay": "paid", "audit": 1, "meter": 1}, limits=Limits(calls=10, steps=10))
+    result = await world.trace(w.map_each(w.wire_tap(PAY, AUDIT, METER, at="both")), list(range(10)))
     assert result.value == ["paid"] * 10
     assert any("FanOutLimit" in warning for warning in result.warnings)
 

@@ -85,7 +85,7 @@ def show_error(error: WeftError) -> None:
     if debugging():
         show_traceback(error)
     if isinstance(error, DocumentInvalid):
-        show_problems(error.problems)
+        show_problems(problem for problem in error.problems if problem.severity == "error")
         return
     note(f"{click.style('error', fg='red', bold=True)}: {error.message} [{error.code}]")
     if error.path:

@@ -92,7 +92,7 @@ class _Code:
 
 
 def _weight(part: Part, depth: int = 0) -> int:
-    """Return how many constants a part needs; too many when it is nested, or chained, too deeply for Python's parser."""
+    """Return how many constants a part needs; too many when it is nested, or chained, too deeply for the parser."""
     match part:
         case Names(names):
             return len(names)

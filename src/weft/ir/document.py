@@ -154,7 +154,8 @@ def _source_field(name: str, one: Any) -> tuple[dict[str, Any], Any]:
     kind = field.get("fieldType", field.get("field_type"))
     rest = {key: item for key, item in field.items() if key not in V1_FIELD}
     return {"path": quote([name]) if path is None else path, "default": None}, {
-        **({} if kind is None else {"type": kind}),
+        # A field that is missing becomes null.
+        **({} if kind is None else {"type": [kind, "null"]}),
         **rest,
     }
 

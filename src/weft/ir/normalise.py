@@ -29,7 +29,8 @@ MAX_PATTERN_DEPTH = 30
 TOP = ("schemaVersion", "tools", "compositions")
 WRAPPERS = ("pattern", "composition")
 CONSTANT = frozenset({"literal", "constant", "value"})
-BESIDE = frozenset({"defaults", "hideFields"})
+BESIDE = frozenset({"defaults", "hideFields", "vars", "separator", "path"})
+"""Keys that some spellings put beside what they belong into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ def _problem(error: Any, value: Any) -> Problem:
         )  # fmt: skip
     if kind == "missing":
         message, wanted = f"missing key {shown(loc[-1])}", f"an object with {shown(loc[-1])}"
-        return Problem(code="MissingKey", message=message, loc=place, value=shown(error["input"]), expected=wanted)
+        return Problem(code="MissingKey", message=message, loc=place, value=shown(_at(value, place)), expected=wanted)
     if "sentence" in context:
         told = {key: context.get(key) for key in ("value", "expected", "suggestion")}
         return Problem(code=kind, message=context["sentence"], loc=place, **cast(Any, told))
@@ -228,7 +229,7 @@ def written(value: Any, loc: Sequence[str | int]) -> Loc:
     for key in loc:
         if steps := _steps(value, key):
             parent = value
-        elif (not isinstance(value, dict) or key in BESIDE) and (steps := _steps(parent, key)):
+        elif key in BESIDE and (steps := _steps(parent, key)):
             value = parent
             del out[-1:]
         for step in steps:

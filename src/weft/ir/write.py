@@ -26,6 +26,14 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _text(dumper: Any, text: str) -> Any:
+    # PyYAML writes these breaks as they are between single quotes, where they read back as a space.
+    style = '"' if _BREAKS.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+_Dumper.add_representer(str, _text)
 # PyYAML knows the numbers of YAML 1.1: a text such as 1e3 would be left unquoted, and read as a number.
 _Dumper.add_implicit_resolver(  # pyright: ignore[reportUnknownMemberType]  (its stub has no types)
     "tag:yaml.org,2002:float",

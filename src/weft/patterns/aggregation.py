@@ -36,7 +36,7 @@ class Sort(Node):
         """Return the sort; stable in both directions."""
         path = compile_path(self.field)
         names = names_of(path)
-        keys_of = column(names, path.find) if names else lambda rows: [path.find(row) for row in rows]
+        keys_of: Apply = column(names, path.find) if names else lambda rows: [path.find(row) for row in rows]
         key = itemgetter(*names) if names is not None and len(names) == 1 else path.find
         reverse = self.order == "desc"
 
@@ -147,7 +147,7 @@ class AggregationOp(OneOf):
                         expected=f"one of {', '.join(known)}",
                         suggestion=nearest(key, known),
                     )
-        return value
+        return cast(Any, value)
 
     def compile(self) -> Apply:
         """Return the operation as a function of the list."""
@@ -181,7 +181,7 @@ def _flat(items: Schema) -> Schema:
     if types is None:
         return ANY
     inner = [items_of(items)] if "array" in types else []
-    rest = [items] if types != {"array"} else []
+    rest = [items] if types - {"array"} else []
     return any_of([*inner, *rest])
 
 
@@ -193,9 +193,9 @@ class Aggregation(Node):
     @classmethod
     def spell(cls, value: Any) -> Any:
         if isinstance(value, list):
-            return {"ops": value}
+            return {"ops": cast(Any, value)}
         if not isinstance(value, dict) or "function" not in value:
-            return value
+            return cast(Any, value)
         written = cast("dict[str, Any]", value)
         given = {key: item for key, item in written.items() if not key.startswith("$") and item is not None}
         return _named_function(given) if "function" in given else given

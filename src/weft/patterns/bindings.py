@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from weft.expr.paths import compile_path
 from weft.ir.bindings import Binding
@@ -30,10 +30,11 @@ def compile_binding(binding: Binding, index: int, places: Mapping[str, int]) -> 
         get = compile_path(binding.input.path).get
         return lambda given, previous, results: get(given)
     if binding.constant is not None:
-        value = binding.constant.value
+        value: Value = binding.constant.value
         # A tool may change what it is given; the plan keeps its own.
         if isinstance(value, list | dict):
-            return lambda given, previous, results: copy.deepcopy(value)
+            mutable = cast("list[Value]", value)
+            return lambda given, previous, results: copy.deepcopy(mutable)
         return lambda given, previous, results: value
     if binding.assembled is not None:
         fields = [(name, compile_binding(inner, index, places)) for name, inner in binding.assembled.fields.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from weft.errors import ExecutionFailed, WeftError
 from weft.ir.nodes import Node
@@ -56,9 +56,20 @@ class Root(Protocol):
 class Call(Protocol):
     """One root call, seen from one place in it."""
 
-    root: Root
-    deadline: float
-    traced: bool
+    @property
+    def root(self) -> Root:
+        """What all places of the call share."""
+        ...
+
+    @property
+    def deadline(self) -> float:
+        """When, on the clock of the call, this place must have ended."""
+        ...
+
+    @property
+    def traced(self) -> bool:
+        """Whether there are spans."""
+        ...
 
     def open(self, step: Step, value: Value, name: str = "") -> Call:
         """Begin a span below this one, under the step's name or another."""
@@ -146,7 +157,7 @@ class Compiler(Protocol):
         ...
 
     def copies(self, operation: Node | str) -> Copies:
-        """Return how often a nested operation, or the tool of that name, may put a part of its input into its result."""
+        """Return how often an operation, or the tool of that name, may put a part of its input into its result."""
         ...
 
 
@@ -221,13 +232,13 @@ Operand: TypeAlias = Op[Any, Any]
 def require_list(value: Value, who: str) -> list[Value]:
     """Return the value when it is a list, else fail with the sentence that users know."""
     if type(value) is list:
-        return value
+        return value  # pyright: ignore[reportUnknownVariableType]  (the items are anything)
     raise ExecutionFailed(f"{who} requires array input", hint=f"it was given {type_name(value)}")
 
 
 def type_name(value: Value) -> str:
     """Return the JSON name of a value's type, with its article."""
-    return _TYPE_NAMES.get(type(value), "something that is not JSON")
+    return _TYPE_NAMES.get(cast("type[Any]", type(value)), "something that is not JSON")
 
 
 _TYPE_NAMES: Mapping[type, str] = {

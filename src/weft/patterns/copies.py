@@ -1,7 +1,7 @@
 """Copies: how often one part of a value may occur in a result, and the guard of results in which it may occur often.
 
 Forty steps that each put a value into two places make an object of 2^40 nodes out of forty dicts. What can do so is
-known when a plan is compiled; only such patterns weigh what they made, and every value in a plan stays writable as JSON.
+known when a plan is compiled: only such patterns weigh what they made, and no value becomes too large to be written.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Enricher(Pattern):
         async def run(value: Value, call: Call) -> Value:
             if type(value) is not dict:
                 raise ExecutionFailed("Enricher requires object input", hint=f"it was given {type_name(value)}")
-            given = [value if get is None else get(value) for get in gets]
+            given: list[Value] = [value if get is None else get(value) for get in gets]
             work = [perform(step, one, call) for step, one in zip(steps, given, strict=True)]
             results = [await work[0]] if len(work) == 1 else await all_or_error(work)
             enriched: dict[str, Value] = {} if strategy == "replace" else dict(cast("dict[str, Value]", value))

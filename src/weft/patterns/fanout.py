@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
 from weft.errors import BudgetSpent, DeadlineExceeded, ExecutionFailed, WeftError
 from weft.patterns.contract import Call, Step, Value, perform
@@ -15,9 +15,11 @@ async def all_or_error(work: Sequence[Coroutine[Any, Any, Value]]) -> list[Value
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(branch) for branch in work]
+        return [task.result() for task in tasks]
     except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
+        first = failures.exceptions[0]
+    # Raised out here, and without `from`, it keeps the cause that it came with.
+    raise first
 
 
 async def settle(
@@ -67,6 +69,11 @@ async def scatter(
     if failures and len(results) < min_success:
         raise _too_few(failures, len(results), len(steps), min_success)
     return results
+
+
+def row_count(results: list[Value]) -> int:
+    """Return how many rows the lists among the results have."""
+    return sum(len(cast("list[Value]", result)) for result in results if type(result) is list)
 
 
 async def _in_time(work: Sequence[Coroutine[Any, Any, Value]], call: Call, timeout: float | None) -> list[Value]:

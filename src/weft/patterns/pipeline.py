@@ -398,7 +398,8 @@ def pipeline(*steps: Any, output: Binding | None = None) -> Op[Any, Any]:
     Each step is an operation, or `w.step(..)` when it needs a name, another input or a condition; a list is taken too.
     The result is the last step's, or what `output` binds: `output=w.from_previous("$[:10]")`.
     """
-    listed: list[Any] = list(steps[0]) if len(steps) == 1 and isinstance(steps[0], list | tuple) else list(steps)
+    alone = len(steps) == 1 and isinstance(steps[0], list | tuple)
+    listed = list(cast("Sequence[Any]", steps[0] if alone else steps))
     specs = [item if isinstance(item, StepSpec) else StepSpec(operand(item, "w.pipeline")) for item in listed]
     last, body = "", list[dict[str, Any]]()
     for index, spec in enumerate(specs):

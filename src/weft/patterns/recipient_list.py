@@ -31,7 +31,7 @@ from weft.patterns.contract import (
     type_name,
 )
 from weft.patterns.copies import OFTEN, Copies, bounded, repeats, together
-from weft.patterns.fanout import scatter
+from weft.patterns.fanout import row_count, scatter
 from weft.patterns.flows import report_path
 from weft.ports import Schema
 
@@ -49,7 +49,7 @@ class Recipients(OneOf):
         if isinstance(value, str):
             return {"path": value} if value.startswith("$") else {"operation": value}
         if isinstance(value, dict) and not set(cast("dict[str, Any]", value)) & {"path", "operation"}:
-            return {"operation": value}
+            return {"operation": cast(Any, value)}
         return cast(Any, value)
 
 
@@ -77,7 +77,7 @@ class RecipientList(Pattern):
             steps = _chosen(names, tools)
             given = value if read is None else read(value)
             results = await scatter(steps, given, call, fail_fast=fail_fast, min_success=1) if steps else []
-            call.root.spend_rows(sum(len(result) for result in results if type(result) is list))
+            call.root.spend_rows(row_count(results))
             return combine(bounded(results) if shared else results)
 
         return run

@@ -16,7 +16,7 @@ from weft.ir.operations import Operation
 from weft.patterns.aggregation import FLATTEN, Aggregation, AggregationOp, aggregation
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand
 from weft.patterns.copies import Copies, bounded, together
-from weft.patterns.fanout import scatter
+from weft.patterns.fanout import row_count, scatter
 from weft.ports import Schema
 
 MAX_TARGETS = 1000
@@ -61,7 +61,7 @@ class ScatterGather(Pattern):
 
         async def run(value: Value, call: Call) -> Value:
             results = await scatter(steps, value, call, fail_fast=fail_fast, min_success=min_success, timeout=timeout)
-            call.root.spend_rows(sum(len(result) for result in results if type(result) is list))
+            call.root.spend_rows(row_count(results))
             return combine(bounded(results) if shared else results)
 
         return run

@@ -58,7 +58,7 @@ class Coalesce(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        return {"paths": value} if isinstance(value, list) else value
+        return {"paths": cast(Any, value)} if isinstance(value, list) else value
 
     def read(self) -> Callable[[Value], Value]:
         """Return the look-up."""
@@ -106,7 +106,7 @@ class Concat(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        return {"paths": value} if isinstance(value, list) else value
+        return {"paths": cast(Any, value)} if isinstance(value, list) else value
 
     def read(self) -> Callable[[Value], Value]:
         """Return the join."""
@@ -223,14 +223,14 @@ class FieldSource(OneOf):
         """Return the schema of this field; report places that cannot be there."""
         match self.kind:
             case "path" if "default" in self.model_fields_set:
-                return any_of([_schema_at(self.path or "$", given), {"const": self.default}])
+                return any_of([_tried(self.path or "$", given, f, *at, "path"), {"const": self.default}])
             case "path":
                 return _seen(self.path or "$", given, f, *at, "path")
             case "literal":
                 return {"const": self.literal}
             case "coalesce":
-                # Only the last resort must be there: the others are asked because they may be missing.
-                found = [_schema_at(path, given) for path in self.chosen.paths]
+                paths = enumerate(self.chosen.paths)
+                found = [_tried(path, given, f, *at, "coalesce", "paths", index) for index, path in paths]
                 return any_of([*found, {"type": "null"}])
             case "nested":
                 fields = self.chosen.mappings.items()
@@ -240,12 +240,19 @@ class FieldSource(OneOf):
                     _seen(path, given, f, *at, "template", "vars", name)
                 return {"type": "string"}
             case _:
+                for index, path in enumerate(self.chosen.paths):
+                    _tried(path, given, f, *at, "concat", "paths", index)
                 return {"type": "string"}
 
 
-def _schema_at(path: str, given: Schema) -> Schema:
+def _tried(path: str, given: Schema, f: Flow, *at: str | int) -> Schema:
+    """Return the schema of a place that may be missing; one that is always missing was hardly meant."""
     found = look(given, compile_path(path))
-    return {"type": "null"} if found.verdict == "impossible" else found.schema
+    if found.verdict != "impossible":
+        return found.schema
+    told = f"Path {path}: {found.reason}, so it is never used"
+    f.warning("PathImpossible", told, *at, value=path, expected="a place that there is", suggestion=found.suggestion)
+    return {"type": "null"}
 
 
 def _seen(path: str, given: Schema, f: Flow, *at: str | int) -> Schema:
@@ -350,7 +357,7 @@ def _literal(value: Any) -> Any:
         return {
             "nested": {"mappings": {name: {"literal": held} for name, held in cast("dict[str, Any]", value).items()}}
         }
-    return {"literal": value}
+    return {"literal": cast(Any, value)}
 
 
 def _object(source: dict[str, Any]) -> Any:

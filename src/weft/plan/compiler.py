@@ -26,7 +26,6 @@ from weft.plan.typeflow import TypeFlow, sole_property, source_ref
 from weft.ports import Invoke, Schema, ToolRef, ToolType, Upstream
 from weft.registry.graph import check_cycles, check_names, references
 
-
 JSON = frozenset(JSON_TYPES)
 
 
@@ -239,7 +238,7 @@ def _shape(tool: str, schema: Schema) -> Callable[[Value], Value] | None:
 
     def shape(value: Value) -> Value:
         if type(value) is dict:
-            return value
+            return value  # pyright: ignore[reportUnknownVariableType]  (the fields are anything)
         if name is None:
             candidates = ", ".join(cast("Mapping[str, Any]", schema.get("properties", {}))) or "none"
             raise ExecutionFailed(

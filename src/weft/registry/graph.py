@@ -86,7 +86,7 @@ class _Nearest:
 
 
 def check_cycles(document: Document, named: References) -> Iterator[Problem]:
-    """Report every circle once, with its whole path, and chains of compositions that are too long."""
+    """Report every circle once, with its whole path, and the beginnings of chains of compositions that are too long."""
     edges: dict[str, dict[str, Loc]] = {}
     for tool, named_by_tool in zip(document.tools, named, strict=True):
         below = edges.setdefault(tool.name, {})
@@ -108,8 +108,11 @@ def check_cycles(document: Document, named: References) -> Iterator[Problem]:
                     value=shown(second),
                     expected="compositions that call only others",
                 )
-    for name, depth in depths.items():
-        if depth > MAX_RECURSION:
+    deep = [] if reported else [name for name, depth in depths.items() if depth > MAX_RECURSION]
+    inner = {called for name in deep for called in edges[name]}
+    for name in deep:
+        if name not in inner:
+            depth = depths[name]
             yield Problem(
                 code="RecursionLimit",
                 message=f"{name!r} nests compositions {depth} deep",

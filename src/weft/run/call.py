@@ -23,8 +23,8 @@ class Root:
     """What all branches of a root call share; plain counters, since one event loop runs them all."""
 
     __slots__ = (
-        "_aside", "_background", "_waiting", "calls_left", "clock", "expired", "limits", "now", "places_left", "rows_left",
-        "spans", "spans_dropped", "steps_left", "warnings",
+        "_aside", "_background", "_waiting", "calls_left", "clock", "expired", "limits", "now", "places_left",
+        "rows_left", "spans", "spans_dropped", "steps_left", "warnings",
     )  # fmt: skip
 
     spans: list[Place]

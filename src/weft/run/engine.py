@@ -59,7 +59,7 @@ class Engine:
         place = Place(root, self._deadline(timeout), trace)
         if not trace:
             return Result(await self._call(name, value, place), root.warnings)
-        root.spans = spans = []
+        root.spans = spans = list[Place]()
         top = place.open(self.snapshot.step(name), value)
         try:
             result = await self._call(name, value, top)
@@ -112,7 +112,7 @@ class Engine:
         task.cancel()
 
     async def close(self, *, drain: float = 5.0) -> None:
-        """Wait for background work, and for what it began in turn, at most so many seconds; then cancel what is left."""
+        """Wait for background work and what it began in turn, at most so many seconds; then cancel what is left."""
         try:
             async with self.clock.timeout_at(self.clock.now() + drain):
                 while tasks := [*self._background, *self._leaving]:

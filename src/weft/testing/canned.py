@@ -6,13 +6,14 @@ import inspect
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from weft.errors import ToolFailed, UpstreamUnavailable, WeftError
 from weft.ports import Invoke, ToolRef, ToolType
 
-Answer: TypeAlias = Any
-"""A value, an exception to raise, `Late`, a function of the arguments (async or not), or `in_turn(..)` of these: one for each call."""
+Answer: TypeAlias = "Callable[[Any], Any] | object"
+"""A value, an exception to raise, `Late`, or a function of the arguments (async or not); `in_turn(..)` of these is one
+for each call."""
 Note: TypeAlias = Callable[[str, Any], object]
 """Told of each call: the tool and its arguments."""
 
@@ -109,7 +110,7 @@ class Canned:
         return answer
 
 
-def is_in_turn(answers: Answer) -> bool:
+def is_in_turn(answers: Answer) -> TypeGuard[list[Answer]]:
     """Tell a list of answers from an answer that is a list: only the former can hold a failure."""
     if isinstance(answers, Answers):
         return True
