@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import weft as w
 from weft.app import problems_of
 from weft.errors import Problem
 from weft.ir.normalise import MAX_PATTERN_DEPTH, parse
@@ -409,3 +410,10 @@ def test_a_document_full_of_problems_is_reported_within_a_second():
     started = time.process_time()
     assert len(found({"compositions": many})) == 2000
     assert time.process_time() - started < 3
+
+
+def test_a_problem_is_told_once_also_when_a_builder_was_used_before():
+    w.pipeline(w.tool("a"))
+    assert (
+        len(found(spec(steps({"id": "a", "operation": "x", "input": {"step": "b"}}, {"id": "a", "operation": 3})))) == 3
+    )

@@ -163,10 +163,9 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     keys: list[Any] = list(cast("Doc", value)) if isinstance(value, dict) else list(range(len(value)))
     found: list[tuple[Any, Any]] = []
     for key in keys:
-        item = cast("Any", value)[key]
-        found.append((value, key))
-        if isinstance(item, dict | list):
-            found += _places(item)
+        found.append((cast("Any", value), key))
+        if type(inner := cast("Any", value)[key]) in (dict, list):
+            found += _places(inner)
     return found or [({"x": 1}, "x")]
 
 

@@ -190,7 +190,7 @@ def test_what_the_spec_gives_is_compared_with_what_the_composition_declares():
         ("$.x", {"type": "object", "additionalProperties": False}, "error"),
         ("$.x", {"type": "object", "properties": {"a": {}}, "additionalProperties": NUMBER}, None),
         ("$.x", {"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False}, None),
-        ("$.x", {"type": "object", "properties": {"a": {}}, "allOf": [{"properties": {"x": {}}}]}, None),
+        ("$.x", {"type": "object", "properties": {"a": NUMBER}, "allOf": [{"properties": {"x": NUMBER}}]}, None),
         ("$.title", {"anyOf": [PAPER, {"type": "null"}]}, None),
         ("$.titel", {"anyOf": [PAPER, {"type": "null"}]}, "error"),
         ("$.title", {"$ref": "#/$defs/P", "$defs": {"P": PAPER}}, None),

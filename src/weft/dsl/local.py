@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import UnionType
 from typing import (
     Any,
     Generic,
     Literal,
     ParamSpec,
+    Protocol,
     TypeVar,
     Union,
     cast,
@@ -67,12 +68,12 @@ class PythonTool(Op[Any, R], Generic[P, R]):
         if inspect.iscoroutinefunction(function) and is_plain(returned):
             # No coroutine of our own around the function's: the call of the tool awaits it as it is.
             return called
-        untyped = returned is Any
+        plain = is_plain(returned)
 
         async def invoke(value: Any, call: Any) -> Any:
             result = called(value, call)
-            result = await cast("Awaitable[Any]", result) if inspect.isawaitable(result) else result
-            return result if untyped and type(result) in PLAIN else _json(result)
+            result = await result if inspect.isawaitable(result) else result
+            return result if plain and type(result) in PLAIN else _json(result)
 
         return invoke
 
@@ -128,12 +129,21 @@ def is_plain(annotation: Any) -> bool:
     )
 
 
+class Decorator(Protocol):
+    """Makes a tool of a function that returns its result, at once or when awaited."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> PythonTool[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PythonTool[P, R]: ...
+
+
+@overload
+def python_tool(function: Callable[P, Coroutine[Any, Any, R]], /) -> PythonTool[P, R]: ...
 @overload
 def python_tool(function: Callable[P, R], /) -> PythonTool[P, R]: ...
 @overload
-def python_tool(
-    *, name: str | None = None, description: str | None = None
-) -> Callable[[Callable[P, R]], PythonTool[P, R]]: ...
+def python_tool(*, name: str | None = None, description: str | None = None) -> Decorator: ...
 
 
 def python_tool(function: Any = None, /, *, name: str | None = None, description: str | None = None) -> Any:

@@ -19,6 +19,7 @@ MAX_DEPTH = 12
 NAMED = "x-weft-type"
 """Carries the name of a type of which nothing but its name is known."""
 PLAIN = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+OBJECT, ARRAY = frozenset({"object"}), frozenset({"array"})
 _ELSEWHERE = frozenset({"allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
 """Where a schema may declare fields besides `properties`."""
 _WORST: dict[Verdict, int] = {"fine": 0, "perhaps": 1, "impossible": 2}
@@ -149,11 +150,10 @@ def items_of(schema: Schema) -> Schema:
     schema = deref(schema)
     items = schema.get("items")
     if "prefixItems" in schema:
-        first = [{**one, **_defs(schema)} for one in schema["prefixItems"] if isinstance(one, Mapping)]
-        rest = {**cast("Schema", items), **_defs(schema)} if isinstance(items, Mapping) else ANY
-        return any_of(first if items is False and len(first) == len(schema["prefixItems"]) else [*first, rest])
+        first = [_below(schema, one) for one in schema["prefixItems"]]
+        return any_of(first if items is False else [*first, _below(schema, items)])
     if isinstance(items, Mapping):
-        return {**cast("Mapping[str, Any]", items), **_defs(schema)}
+        return _below(schema, cast("Any", items))
     branches = [items_of(branch) for branch in _branches(schema) if may_be(branch, "array")]
     return any_of(branches) if branches else ANY
 
@@ -195,9 +195,9 @@ def fits(given: Schema, wanted: Schema, depth: int = MAX_DEPTH) -> tuple[Verdict
     if not have <= _widened(want):
         worst = "perhaps", f"{_list(have)} given where {_list(want)} is expected"
     checks: list[tuple[Verdict, str]] = []
-    if have == want == {"object"}:
+    if have == want == OBJECT:
         checks = list(_fields_fit(given, wanted, depth - 1))
-    elif have == want == {"array"}:
+    elif have == want == ARRAY:
         verdict, why = fits(items_of(given), items_of(wanted), depth - 1)
         checks = [(verdict, f"items: {why}")]
     return max([worst, *checks], key=lambda check: _WORST[check[0]])
@@ -218,8 +218,7 @@ def _fields_fit(given: Schema, wanted: Schema, depth: int) -> Iterable[tuple[Ver
     for name, schema in takes.items():
         if isinstance(schema, Mapping) and isinstance(have.get(name), Mapping):
             verdict, why = fits({**have[name], **_defs(given)}, {**schema, **_defs(wanted)}, depth)
-            certain = verdict if name in sure or verdict == "fine" else "perhaps"
-            yield cast(Verdict, certain), f"field {name!r}: {why}"
+            yield verdict if name in sure or verdict == "fine" else "perhaps", f"field {name!r}: {why}"
 
 
 def _closed(schema: Schema) -> bool:
@@ -246,31 +245,34 @@ def _step(schema: Schema, step: str | int | None) -> Found:
 
 
 def _field(schema: Schema, name: str) -> Found:
-    fields = schema.get("properties")
-    known = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    known: Mapping[str, Any] = schema.get("properties", {})
     if name in known:
-        field = known[name]
-        return Found({**cast("Mapping[str, Any]", field), **_defs(schema)} if isinstance(field, Mapping) else ANY)
+        return Found(_below(schema, known[name]))
     close = nearest(name, known)
     if _closed(schema):
         return Found(ANY, "impossible", f"there is no field {name!r}", close)
     extra = schema.get("additionalProperties")
     if isinstance(extra, Mapping) and "patternProperties" not in schema:
-        return Found({**cast("Mapping[str, Any]", extra), **_defs(schema)})
+        return Found(_below(schema, cast("Any", extra)))
     if not known or not schema.keys().isdisjoint(_ELSEWHERE):
         return Found(ANY)
     return Found(ANY, "perhaps", f"field {name!r} is not declared", close)
 
 
 def _best(options: list[Found]) -> Found:
-    verdict = min((option.verdict for option in options), key=lambda one: _WORST[one])
-    kept = [option for option in options if option.verdict == verdict]
-    return Found(any_of([option.schema for option in kept]), verdict, kept[0].reason, kept[0].suggestion)
+    best = min(options, key=lambda option: _WORST[option.verdict])
+    kept = [option.schema for option in options if option.verdict == best.verdict]
+    return Found(any_of(kept), best.verdict, best.reason, best.suggestion)
 
 
 def _branches(schema: Schema) -> list[Schema]:
-    branches = cast("list[Any]", [*schema.get("anyOf", ()), *schema.get("oneOf", ())])
-    return [{**branch, **_defs(schema)} for branch in branches if isinstance(branch, Mapping)]
+    branches: list[Any] = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return [_below(schema, branch) for branch in branches if isinstance(branch, Mapping)]
+
+
+def _below(schema: Schema, part: Any) -> Schema:
+    """Return a part of a schema with the definitions that it may refer to; `true` and the like say nothing."""
+    return {**cast("Schema", part), **_defs(schema)} if isinstance(part, Mapping) else ANY
 
 
 def _widened(types: frozenset[str]) -> frozenset[str]:

@@ -46,7 +46,7 @@ class Constant(Node):
     @classmethod
     def spell(cls, value: Any) -> Any:
         if isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["value"]:
-            return value
+            return cast(Any, value)
         return {"value": unwrap(value)}
 
 

@@ -49,12 +49,15 @@ def joined(
 ) -> ValidationError:
     """Return what a model's own checks refuse together with what validation refused before them: nothing hides."""
     lines: list[InitErrorDetails] = []
+    told = list[dict[str, Any]]()
     for one in failed.errors(include_url=False) if failed is not None else ():
         context = one.get("ctx", {})
+        told += [] if one["loc"] else [context]
         custom = "sentence" in context
         kind = PydanticCustomError(cast(Any, one["type"]), "{sentence}", context) if custom else one["type"]
         lines.append({"type": kind, "loc": one["loc"], "input": one["input"], "ctx": context})
-    lines += [{"type": one, "loc": (), "input": None} for one in more]
+    # pydantic wraps a model twice that was used before it became part of another, so its checks may run twice.
+    lines += [InitErrorDetails(type=one, loc=(), input=None) for one in more if one.context not in told]
     return ValidationError.from_exception_data(model.__name__, lines)
 
 
@@ -97,8 +100,8 @@ Milliseconds = Annotated[int, _Milliseconds()]
 
 def _is_json(value: Any) -> Any:
     if not isinstance(value, JSON_TYPES):
-        raise refuse("NotJson", f"{shown(value)} is not a JSON value", expected="a JSON value")
-    return value
+        raise refuse("NotJson", f"{shown(value)} is not a JSON value", value=shown(value), expected="a JSON value")
+    return cast(Any, value)
 
 
 # Checked by type only: documents come from `read`, which lets nothing but finite JSON through.
@@ -109,7 +112,7 @@ def _is_small(value: Any) -> Any:
     if isinstance(value, str | list | dict) and _size(cast("Any", value)) > MAX_LITERAL:
         got, most = shown(cast("object", value)), f"at most {MAX_LITERAL} bytes; let a tool give what is larger"
         raise refuse("LiteralTooLarge", "a literal of more than 1 MiB", value=got, expected=most)
-    return value
+    return cast(Any, value)
 
 
 def _size(value: Any) -> int:
@@ -261,7 +264,7 @@ class Tagged:
         tags = {model: tag for tag, model in kinds.items()}
 
         def pick(value: Any) -> Any:
-            return tags.get(type(value)) or next(iter(value), None)
+            return tags.get(cast("type[Node]", type(value))) or next(iter(value), None)
 
         def body(tag: str, model: type[Node]) -> CoreSchema:
             def unwrap(value: Any) -> Any:

@@ -133,7 +133,8 @@ def _not_one(given: Mapping[str, Any]) -> PydanticCustomError:
 def _composition(body: Any) -> Any:
     if isinstance(body, dict):
         keys = {key for key in cast("dict[str, Any]", body) if not key.startswith("$")}
-        return {"composition": body} if keys and keys <= {"name", "version"} else spell_operation(body)
+        named = bool(keys) and keys <= {"name", "version"}
+        return {"composition": cast(Any, body)} if named else spell_operation(body)
     return {"composition": body}
 
 

@@ -15,18 +15,18 @@ NAMES = {
 def unwrap(value: Any) -> Any:
     """Return what a typed wrapper holds; anything else is the value itself."""
     if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
-        return value
+        return cast(Any, value)
     key, held = next(iter(cast("dict[str, Any]", value).items()))
     name = NAMES.get(key, "")
     if name == "nullValue" and (held is True or held is None or held == "NULL_VALUE"):
         return None
     if name == "listValue":
         items = cast("dict[str, Any]", held).get("values") if isinstance(held, dict) else held
-        return [unwrap(item) for item in cast("list[Any]", items)] if isinstance(items, list) else value
+        return [unwrap(item) for item in cast("list[Any]", items)] if isinstance(items, list) else cast(Any, value)
     expected = TYPED.get(name)
     # A bool is an int to Python, and a number wrapper around a bool is not a wrapper at all.
     wrong = expected is None or not isinstance(held, expected) or (isinstance(held, bool) and name != "boolValue")
-    return value if wrong else held
+    return cast(Any, value) if wrong else held
 
 
 def unwrap_values(value: Any) -> Any:

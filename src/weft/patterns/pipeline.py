@@ -226,7 +226,7 @@ def _chain(stages: list[_Stage]) -> Run | Pure:
                     inner = call.open(step, value)
                 if pure is not None:
                     value = pure(value)
-                elif now() < deadline:
+                elif (inner.began if traced else now()) < deadline:
                     value = await step.run(value, inner)
                 else:
                     raise DeadlineExceeded("the call's deadline has passed")
@@ -364,6 +364,7 @@ F = TypeVar("F")
 G = TypeVar("G")
 H = TypeVar("H")
 I = TypeVar("I")  # noqa: E741  (the ninth letter of the chain)
+AnyOp: TypeAlias = Op[Any, Any]
 
 
 @overload
@@ -388,8 +389,12 @@ def pipeline(
 ) -> Op[A, I]: ...
 @overload
 def pipeline(
-    *steps: Op[Any, Any] | StepSpec | list[Op[Any, Any] | StepSpec], output: Binding | None = None
-) -> Op[Any, Any]: ...
+    a: Op[A, Any], b: AnyOp, c: AnyOp, d: AnyOp, e: AnyOp, f: AnyOp, g: AnyOp, h: AnyOp, i: AnyOp, /, *more: AnyOp
+) -> Op[A, Any]: ...
+@overload
+def pipeline(a: Op[A, Any], /, *more: AnyOp, output: Binding) -> Op[A, Any]: ...
+@overload
+def pipeline(steps: Sequence[AnyOp], /, *, output: Binding | None = None) -> AnyOp: ...
 
 
 def pipeline(*steps: Any, output: Binding | None = None) -> Op[Any, Any]:
@@ -430,8 +435,19 @@ class StepSpec:
     condition: str | None = None
 
 
-def step(
-    operation: Op[Any, Any], *, id: str | None = None, input: Any = None, condition: str | None = None
-) -> StepSpec:
-    """Give a step of a pipeline an id, an input (`w.from_input(..)`, `w.from_step(..)`, ..) or a condition (CEL)."""
+@overload
+def step(operation: Op[A, B], *, id: str | None = None) -> Op[A, B]: ...
+@overload
+def step(operation: Op[A, B], *, id: str | None = None, condition: str) -> Op[A, Any]: ...
+@overload
+def step(operation: Op[Any, B], *, id: str | None = None, input: Binding) -> Op[Any, B]: ...
+@overload
+def step(operation: Op[Any, Any], *, id: str | None = None, input: Binding, condition: str) -> Op[Any, Any]: ...
+
+
+def step(operation: Any, *, id: str | None = None, input: Any = None, condition: str | None = None) -> Any:
+    """Give a step of a pipeline an id, an input (`w.from_input(..)`, `w.from_step(..)`, ..) or a condition (CEL).
+
+    For a type checker it is the operation still, so that the steps around it are compared; only a pipeline takes it.
+    """
     return StepSpec(operand(operation, "w.step"), id, None if input is None else binding(input, "w.step"), condition)

@@ -21,6 +21,7 @@ class Snapshot:
 
     def step(self, name: str) -> Step:
         """Return a tool, compiled."""
-        if name not in self.tools:
+        step = self.tools.get(name)
+        if step is None:
             raise NotFound("Composition", name, self.tools)
-        return self.tools[name]
+        return step

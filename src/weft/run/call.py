@@ -125,6 +125,13 @@ class Place:
         self.parent: Place | None = None
         self.outcome = RUNNING
 
+    def begin(self, step: Step, value: Value) -> None:
+        """Make this place, which is the first, the span of the whole call."""
+        self.step = step
+        self.name = ""
+        self.given = len(value) if value.__class__ in _SIZED else None
+        self.began = self.root.now()
+
     def open(self, step: Step, value: Value, name: str = "") -> Place:
         root = self.root
         # Spans are made by the thousand: what __init__ would do, without the cost of calling it.

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from weft.errors import DeadlineExceeded, NotFound, WeftError
-from weft.patterns.contract import Value
+from weft.errors import DeadlineExceeded, WeftError
+from weft.patterns.contract import Step, Value
 from weft.plan.snapshot import Snapshot
 from weft.ports import Clock
 from weft.run.call import Dropped, Place, Root
@@ -45,43 +45,42 @@ class Engine:
         self._background: dict[asyncio.Task[object], Dropped] = {}
         self._leaving = set[asyncio.Task[object]]()
 
-    def execute(self, name: str, value: Value, *, timeout: float | None = None) -> Coroutine[Any, Any, Value]:
+    async def execute(self, name: str, value: Value, *, timeout: float | None = None) -> Value:
         """Run a tool and return its value: the shortest way, without a trace."""
+        step = self.snapshot.step(name)
         root = Root(self.clock, self.limits, self.detach)
-        return self._call(name, value, Place(root, self._deadline(timeout), False))
+        return await self._call(step, value, Place(root, self._deadline(timeout), False))
 
     async def run(self, name: str, value: Value, *, timeout: float | None = None, trace: bool = True) -> Result:
         """Run a tool and return its value with warnings and trace.
 
         An error that the call ends with carries its trace as `error.trace`.
         """
+        step = self.snapshot.step(name)
         root = Root(self.clock, self.limits, self.detach)
         place = Place(root, self._deadline(timeout), trace)
         if not trace:
-            return Result(await self._call(name, value, place), root.warnings)
-        root.spans = spans = list[Place]()
-        top = place.open(self.snapshot.step(name), value)
+            return Result(await self._call(step, value, place), root.warnings)
+        root.spans = spans = [place]
+        place.begin(step, value)
         try:
-            result = await self._call(name, value, top)
+            result = await self._call(step, value, place)
         except BaseException as error:
-            top.fail(error)
+            place.fail(error)
             if isinstance(error, WeftError):
                 error.trace = trace_of(spans, root.spans_dropped)
             raise
         finally:
             # Spans know their root; were the root to go on knowing them, only the garbage collector would free both.
             root.spans = []
-        top.close(result)
+        place.close(result)
         return Result(result, root.warnings, spans, root.spans_dropped)
 
     def _deadline(self, timeout: float | None) -> float:
         limits = self.limits
         return self.clock.now() + (limits.timeout if timeout is None else min(timeout, limits.max_timeout))
 
-    async def _call(self, name: str, value: Value, place: Place) -> Value:
-        step = self.snapshot.tools.get(name)
-        if step is None:
-            raise NotFound("Composition", name, self.snapshot.tools)
+    async def _call(self, step: Step, value: Value, place: Place) -> Value:
         if (pure := step.pure) is not None:
             return pure.spans(value, place) if place.traced and pure.spans is not None else pure.fn(value)
         root = place.root
@@ -94,7 +93,7 @@ class Engine:
             self._deadlines.remove(root)
             # Whatever a tool made of being cancelled, the deadline is what happened, unless the caller cancelled too.
             if root.expired and task.uncancel() == 0:
-                raise DeadlineExceeded(f"'{name}' did not finish before its deadline") from None
+                raise DeadlineExceeded(f"'{step.name}' did not finish before its deadline") from None
 
     def detach(self, work: Coroutine[Any, Any, object], dropped: Dropped = None) -> None:
         """Take over work that outlives its call; when too much is under way, the oldest makes room."""
