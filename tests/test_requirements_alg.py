@@ -12,7 +12,7 @@ from tests.documents import FIXTURES, canonical, fixture
 from weft.app import load, problems_of
 from weft.errors import NotFound
 from weft.ir.document import Document
-from weft.ir.normalise import parse, read_node
+from weft.ir.normalise import made, parse
 from weft.ir.read import read
 from weft.testing import FakeWorld
 
@@ -46,7 +46,7 @@ def document_of(name: str, *, again: bool) -> Document:
     """Return a fixture as a document: read from its text, or from what weft writes of it."""
     parsed = load(FIXTURES / name)
     assert {problem.severity for problem in problems_of(parsed)} <= {"warning"}
-    return read_node(Document, parsed.document.to_ir()) if again else parsed.document
+    return made(Document, parsed.document.to_ir()) if again else parsed.document
 
 
 @pytest.mark.req("ALG-31", "ALG-34", "ALG-35", "ALG-36", "ALG-38", "ALG-39")

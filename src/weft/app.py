@@ -10,7 +10,7 @@ from typing import Any
 from weft.dsl.compositions import Compiled, Composition, compile
 from weft.dsl.local import LocalTools
 from weft.dsl.modules import PythonFile, read_module
-from weft.errors import DocumentInvalid, NotFound, Problem
+from weft.errors import DocumentInvalid, NotFound, Problem, errors_in
 from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.normalise import Parsed, parse
@@ -66,7 +66,7 @@ def snapshot_of(parsed: Parsed, *upstreams: Upstream) -> Snapshot:
         DocumentInvalid: with every problem, when there is an error among them.
     """
     found = check(parsed.document, known=parsed.broken)
-    if any(problem.severity == "error" for problem in (*parsed.problems, *found)):
+    if errors_in((*parsed.problems, *found)):
         raise DocumentInvalid(problems_of(parsed))
     return compile_document(parsed.document, Upstreams(upstreams), problems=found)
 
@@ -97,7 +97,7 @@ class Registry:
         Raises:
             DocumentInvalid: with every problem, when there is an error among them.
         """
-        if any(problem.severity == "error" for problem in self.problems):
+        if errors_in(self.problems):
             raise DocumentInvalid(self.problems)
         return self
 

@@ -20,13 +20,15 @@ Nothing is classified by its message: `code`, `retryable`, `retry_after`, `origi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 Retryable = Literal["yes", "no", "unknown-outcome"]
 Origin = Literal["caller", "gateway", "store", "upstream"]
 Severity = Literal["error", "warning"]
+Loc: TypeAlias = tuple[str | int, ...]
+"""A place in a document: the keys and indexes that lead to it."""
 
 SHOWN = 80
 
@@ -47,6 +49,11 @@ def shown(value: object) -> str:
     """Return a value as an error may show it: escaped, at most 80 characters."""
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def json_pointer(loc: Sequence[str | int]) -> str:
+    """Return a place as a JSON Pointer (RFC 6901)."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in loc)
 
 
 class WeftError(Exception):
@@ -91,7 +98,7 @@ class Problem:
 
     code: str
     message: str
-    loc: tuple[str | int, ...] = ()
+    loc: Loc = ()
     pointer: str = ""
     value: str | None = None
     expected: str | None = None
@@ -136,6 +143,11 @@ class Problem:
         return replace(self, loc=(*loc, *self.loc))
 
 
+def errors_in(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems that are errors: those that no document may have."""
+    return [problem for problem in problems if problem.severity == "error"]
+
+
 class InputError(WeftError):
     """Somebody wrote something that weft cannot take."""
 
@@ -149,8 +161,7 @@ class DocumentInvalid(InputError):
     code = "DocumentInvalid"
 
     def __init__(self, problems: list[Problem]) -> None:
-        wrong = [problem for problem in problems if problem.severity == "error"]
-        super().__init__("\n".join(str(problem) for problem in wrong) or "invalid document")
+        super().__init__("\n".join(str(problem) for problem in errors_in(problems)) or "invalid document")
         self.problems = problems
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema as data; the empty one says nothing about the value."""
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a JSON value is an object; the check that a type checker understands."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Tell whether a JSON value is an array; the check that a type checker understands."""
+    return isinstance(value, list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +71,6 @@ class Clock(Protocol):
     def timeout_at(self, deadline: float) -> AbstractAsyncContextManager[Any]:
         """Return a scope that raises TimeoutError in its body at the deadline."""
         ...
-
-
-class Calling(Protocol):
-    """What an upstream may ask of the call on whose behalf it works."""
-
-    deadline: float
-    clock: Clock
 
 
 Invoke: TypeAlias = Callable[[Any, Any], Awaitable[Any]]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.ir.read import Format, Source, pointer, read
+from weft.errors import json_pointer
+from weft.ir.read import Format, Source, read
 
 pytestmark = pytest.mark.req("ALG-1")
 
@@ -58,7 +59,7 @@ def rest(source: Source, loc: Any) -> str:
 def test_a_position_points_at_the_value(text: str, format: Format, loc: tuple[str | int, ...], begins: str):
     source = read(text, format=format)
     assert rest(source, loc).startswith(begins)
-    assert rest(source, pointer(loc)) == rest(source, loc)
+    assert rest(source, json_pointer(loc)) == rest(source, loc)
 
 
 def test_lines_and_columns_count_from_one():
@@ -109,7 +110,7 @@ def test_a_source_whose_text_is_broken_has_no_positions():
     ("loc", "expected"), [((), ""), (("a", 0), "/a/0"), (("a/b", "m~n", ""), "/a~1b/m~0n/"), (("~1",), "/~01")]
 )
 def test_a_pointer_is_rfc_6901(loc: tuple[str | int, ...], expected: str):
-    assert pointer(loc) == expected
+    assert json_pointer(loc) == expected
 
 
 keys = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -11,7 +11,7 @@ import yaml
 from tests.documents import FILES, FIXTURES, canonical, fixture
 from weft.app import load, problems_of
 from weft.ir.document import Document
-from weft.ir.normalise import made, parse, read_node, written
+from weft.ir.normalise import made, parse, written
 from weft.ir.read import read
 
 WHOLE = ["algebra-research-pipeline.json", "algebra-extended-registry.json", "registry-v1.json"]
@@ -36,7 +36,7 @@ def test_the_canonical_form_of_a_fixture_is_its_own(name: str):
     form = canonical(fixture(name))
     assert canonical(form) == form
     assert canonical(yaml.safe_load(yaml.safe_dump(form))) == form
-    again = read_node(Document, form)
+    again = made(Document, form)
     assert again.to_ir() == form
 
 

@@ -25,7 +25,7 @@ from weft.ir.nodes import Node
 from weft.ir.normalise import parse
 from weft.ir.operations import operation_ir
 from weft.ir.read import read
-from weft.patterns.contract import Op
+from weft.patterns.contract import Operand
 from weft.plan.compiler import compile_document
 from weft.ports import Invoke, ToolRef, ToolType
 
@@ -184,8 +184,7 @@ def test_a_damaged_document_gives_problems_and_never_a_traceback(document: Doc):
         compile_document(parsed.document, Described([{}]))
 
 
-AnyOp = Op[Any, Any]
-Ops = st.SearchStrategy[AnyOp]
+Ops = st.SearchStrategy[Operand]
 P: Any = w.path(schema_of(dict[str, Any]))
 
 
@@ -203,15 +202,15 @@ def built() -> Ops:
     return st.recursive(st.one_of(leaves), _patterns, max_leaves=6)
 
 
-def _equal(value: Any) -> AnyOp:
+def _equal(value: Any) -> Operand:
     return w.filter(P.a, w.eq(value))  # pyright: ignore[reportUnknownArgumentType]  (an overload for each type)
 
 
-def _constant(value: Any) -> AnyOp:
+def _constant(value: Any) -> Operand:
     return w.schema_map(P, {"f": w.literal(value), "path": P.a})
 
 
-def _nested(value: Any) -> AnyOp:
+def _nested(value: Any) -> Operand:
     return w.schema_map(P, {"n": {"m": value, "mappings": P.b}})
 
 
@@ -231,26 +230,26 @@ def _patterns(inner: Ops) -> Ops:
     return st.one_of(made)
 
 
-def _routed(given: tuple[AnyOp, AnyOp]) -> AnyOp:
+def _routed(given: tuple[Operand, Operand]) -> Operand:
     return w.router(w.when("input.a == 1", given[0]), otherwise=given[1])
 
 
-def _tapped(given: tuple[AnyOp, AnyOp]) -> AnyOp:
+def _tapped(given: tuple[Operand, Operand]) -> Operand:
     return w.wire_tap(*given, at="both")
 
 
-def _listed(steps: list[AnyOp]) -> AnyOp:
+def _listed(steps: list[Operand]) -> Operand:
     return w.pipeline([*steps])
 
 
-def _bound(given: tuple[AnyOp, Binding]) -> AnyOp:
+def _bound(given: tuple[Operand, Binding]) -> Operand:
     return w.pipeline(w.step(given[0], id="s", input=given[1]), output=w.from_step("s"))
 
 
 @pytest.mark.req("ALG-4")
 @given(built())
 @SLOW
-def test_what_builders_make_is_the_same_after_a_way_through_json(operation: AnyOp):
+def test_what_builders_make_is_the_same_after_a_way_through_json(operation: Operand):
     form = operation.to_ir()
     assert canonical(composed(json.loads(json.dumps(form))))["tools"][0]["spec"] == form
     top = w.composition("top", "d", w.pipeline(operation, operation))

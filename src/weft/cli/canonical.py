@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
-from weft.errors import Problem, shown
-from weft.ir.normalise import Loc, Parsed, at
+from weft.errors import Loc, Problem, shown
+from weft.ir.normalise import Parsed, placed, value_at
+from weft.ports import is_array, is_object
 
 MOST = 20
 TOP = ("schemaVersion", "tools")
@@ -15,14 +16,14 @@ TOP = ("schemaVersion", "tools")
 
 def departures(parsed: Parsed) -> list[Problem]:
     """Return the first places that `weft fmt` would write differently."""
-    value = cast("dict[str, Any]", parsed.source.value)
+    value = parsed.source.value
     found = [*_top(value)]
     for place, tool in zip(parsed.places, parsed.document.tools, strict=True):
-        found += _compare(_at(value, place), tool.to_ir(), place)
-    told = [at(problem, parsed.source) for problem in found[:MOST]]
+        found += _compare(value_at(value, place), tool.to_ir(), place)
+    told = [placed(problem, parsed.source) for problem in found[:MOST]]
     if len(found) > MOST:
         rest = Problem(code="NotCanonical", message=f"{len(found) - MOST} more places are not in canonical form")
-        told.append(at(rest, parsed.source))
+        told.append(placed(rest, parsed.source))
     return told
 
 
@@ -35,21 +36,11 @@ def _top(value: dict[str, Any]) -> Iterator[Problem]:
             yield _departure((key,), why, expected=f"only {', '.join(TOP)}")
 
 
-def _at(value: Any, place: Loc) -> Any:
-    for key in place:
-        value = value[key]
-    return value
-
-
 def _compare(written: Any, canonical: Any, loc: Loc) -> Iterator[Problem]:
-    if isinstance(written, dict) and isinstance(canonical, dict):
-        yield from _fields(cast("dict[str, Any]", written), cast("dict[str, Any]", canonical), loc)
-    elif isinstance(written, list) and isinstance(canonical, list):
-        old, new = cast("list[Any]", written), cast("list[Any]", canonical)
-        if len(old) != len(new):
-            yield _departure(loc, "written differently", expected=_text(new), value=_text(old))
-            return
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+    if is_object(written) and is_object(canonical):
+        yield from _fields(written, canonical, loc)
+    elif is_array(written) and is_array(canonical) and len(written) == len(canonical):
+        for index, (one, other) in enumerate(zip(written, canonical, strict=True)):
             yield from _compare(one, other, (*loc, index))
     elif isinstance(written, bool) != isinstance(canonical, bool) or written != canonical:
         yield _departure(loc, "written differently", expected=_text(canonical), value=_text(written))

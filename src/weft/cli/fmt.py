@@ -10,7 +10,8 @@ import click
 
 from weft.cli.files import know_patterns, standard_input, write_file
 from weft.cli.output import counted, note, plural, result, show_error
-from weft.errors import DocumentInvalid, InputError
+from weft.errors import DocumentInvalid, InputError, errors_in
+from weft.ports import is_array, is_object
 
 if TYPE_CHECKING:
     from weft.ir.read import Source
@@ -76,7 +77,7 @@ def _canonical(source: Source) -> str:
 
     know_patterns()
     parsed = parse(source)
-    if any(problem.severity == "error" for problem in parsed.problems):
+    if errors_in(parsed.problems):
         note(f"{source.name} is left as it is: {counted(parsed.problems)}")
         raise DocumentInvalid(list(parsed.problems))
     ir = parsed.document.to_ir()
@@ -92,12 +93,11 @@ def _dollar_keys(value: Any) -> int:
     count, pending = 0, [value]
     while pending:
         item = pending.pop()
-        if isinstance(item, dict):
-            given = cast("dict[str, Any]", item)
-            count += sum(key.startswith("$") for key in given)
-            pending += given.values()
-        elif isinstance(item, list):
-            pending += cast("list[Any]", item)
+        if is_object(item):
+            count += sum(key.startswith("$") for key in item)
+            pending += item.values()
+        elif is_array(item):
+            pending += item
     return count
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from weft.errors import DocumentInvalid, Problem, WeftError
+from weft.errors import DocumentInvalid, Problem, WeftError, errors_in
 
 COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -85,7 +85,7 @@ def show_error(error: WeftError) -> None:
     if debugging():
         show_traceback(error)
     if isinstance(error, DocumentInvalid):
-        show_problems(problem for problem in error.problems if problem.severity == "error")
+        show_problems(errors_in(error.problems))
         return
     note(f"{click.style('error', fg='red', bold=True)}: {error.message} [{error.code}]")
     if error.path:

@@ -9,7 +9,7 @@ import click
 
 from weft.cli.files import standard_input
 from weft.cli.output import as_json, bad, counted, good, plural, result, show_problems
-from weft.errors import DocumentInvalid, Problem
+from weft.errors import DocumentInvalid, Problem, errors_in
 
 if TYPE_CHECKING:
     from weft.ir.normalise import Parsed
@@ -30,7 +30,7 @@ def command(files: tuple[str, ...], strict: bool, json_: bool) -> None:
     """
     found = {file: _problems(file, strict=strict) for file in files}
     problems = [problem for several in found.values() for problem in several]
-    errors = [problem for problem in problems if problem.severity == "error"]
+    errors = errors_in(problems)
     if json_:
         warnings = [problem for problem in problems if problem.severity == "warning"]
         told = {"valid": not errors, "errors": _told(errors), "warnings": _told(warnings)}
@@ -73,7 +73,7 @@ def _not_canonical(parsed: Parsed) -> list[Problem]:
 
 def _summary(found: dict[str, list[Problem]]) -> None:
     for file, problems in found.items():
-        if any(problem.severity == "error" for problem in problems):
+        if errors_in(problems):
             result(bad(f"{file}: {counted(problems)}"))
         else:
             warnings = f" ({plural(len(problems), 'warning')})" if problems else ""

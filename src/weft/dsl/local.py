@@ -13,7 +13,6 @@ from typing import (
     Protocol,
     TypeVar,
     Union,
-    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -29,7 +28,7 @@ from weft.ir.nodes import JSON_TYPES
 from weft.ir.normalise import made
 from weft.ir.operations import ToolCall
 from weft.patterns.contract import Op
-from weft.ports import Invoke, ToolRef, ToolType
+from weft.ports import Invoke, ToolRef, ToolType, is_object
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,7 +84,7 @@ class PythonTool(Op[Any, R], Generic[P, R]):
         name = self.name
 
         def arguments(value: Any) -> dict[str, Any]:
-            given = cast("dict[str, Any]", value if type(value) is dict else {})
+            given = value if is_object(value) else {}
             if not needed <= given.keys():
                 missing = sorted(needed - given.keys())[0]
                 close = nearest(missing, given.keys() - known)

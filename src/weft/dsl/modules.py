@@ -18,9 +18,8 @@ from pydantic import ValidationError
 import weft
 from weft.dsl.compositions import Composition
 from weft.dsl.local import PythonTool
-from weft.errors import DocumentInvalid, Problem, WeftError
+from weft.errors import DocumentInvalid, Problem, WeftError, json_pointer
 from weft.ir.document import INTERNAL, Document
-from weft.ir.read import pointer
 
 OURS = str(Path(weft.__file__).parent)
 _loaded: dict[tuple[Path, int], ModuleType] = {}
@@ -39,7 +38,7 @@ class PythonFile:
         index = problem.loc[1] if problem.loc[:1] == ("tools",) and len(problem.loc) > 1 else None
         name = document.tools[index].name if document is not None and isinstance(index, int) else problem.value
         line = self._line_of(name or "")
-        return replace(problem, pointer=pointer(problem.loc), file=str(self.path), line=line)
+        return replace(problem, pointer=json_pointer(problem.loc), file=str(self.path), line=line)
 
     def _line_of(self, name: str) -> int | None:
         """Return the line of the call that gives a composition its name."""

@@ -9,8 +9,9 @@ from typing import Any, Generic, Never, TypeVar, cast, overload
 from weft.errors import nearest, shown
 from weft.expr.fields import FieldError, is_path, path_schema, path_text
 from weft.expr.predicates import ABSENT, compile_test
-from weft.expr.shapes import deref, type_of, types_of
+from weft.expr.shapes import deref, in_words, type_of, types_of
 from weft.expr.types import Schema
+from weft.ports import is_array
 
 V_contra = TypeVar("V_contra", contravariant=True)
 
@@ -143,9 +144,9 @@ def check_field(field: object, predicate: object) -> None:
     if types is None or asked.value is ABSENT:
         return
     if asked.op in _NUMERIC and not types & {"number", "integer"}:
-        raise FieldError(f"{place} is {_list(types)}, and {asked.op} compares numbers", field=place)
+        raise FieldError(f"{place} is {in_words(types)}, and {asked.op} compares numbers", field=place)
     if asked.op == "contains" and "string" not in types:
-        raise FieldError(f"{place} is {_list(types)}, and contains looks into text", field=place)
+        raise FieldError(f"{place} is {in_words(types)}, and contains looks into text", field=place)
     if asked.op in {"eq", "ne", "in"}:
         for value in _values(asked.value):
             _check_value(place, schema, types, value)
@@ -157,7 +158,7 @@ def _check_value(place: str, schema: Schema, types: frozenset[str], value: Any) 
     kind = type_of(value)
     whole = kind == "number" and float(value).is_integer()
     if not types & ({"integer", "number"} if kind == "integer" or whole else {kind}):
-        raise FieldError(f"{place} is {_list(types)}, never {shown(value)}", field=place)
+        raise FieldError(f"{place} is {in_words(types)}, never {shown(value)}", field=place)
     allowed = _allowed(schema)
     if allowed is not None and value not in allowed:
         close = nearest(value, [one for one in allowed if isinstance(one, str)])
@@ -177,7 +178,7 @@ def _allowed(schema: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _values(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [value]
+    return value if is_array(value) else [value]
 
 
 def _no_predicate(given: object) -> FieldError:
@@ -187,7 +188,3 @@ def _no_predicate(given: object) -> FieldError:
     if callable(given) and not is_path(given):
         return FieldError(f"filters take a predicate such as w.gt(0.7), not a function; {_SEVERAL}")
     return FieldError(f"filters take a predicate such as w.gt(0.7), not {shown(given)}; {_SEVERAL}")
-
-
-def _list(types: frozenset[str]) -> str:
-    return " or ".join(sorted(types))

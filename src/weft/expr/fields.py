@@ -15,6 +15,7 @@ from weft.errors import InputError, nearest, shown
 from weft.expr.paths import compile_path, quote
 from weft.expr.shapes import any_of, array_of, deref, may_be, types_of
 from weft.expr.types import MODEL, Schema, annotated_schema, plain, public
+from weft.ports import is_object
 
 T = TypeVar("T")
 
@@ -92,11 +93,6 @@ def path_schema(field: object) -> Schema:
     return schema if "'$ref'" in str(alone) else alone
 
 
-def root_schema(field: object) -> Schema:
-    """Return the schema of the whole value in which a path is read; {} when nothing is known of it."""
-    return {} if isinstance(field, str) else public(_place(field).root)
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a path stands: the steps to there, and the schema of what is there, with the `$defs` of the root."""
@@ -151,7 +147,7 @@ class _Place:
         raise FieldError(f"{model} has no field {name!r}{has}", field=name, model=model, suggestion=close)
 
     def _to(self, step: str | int | None, schemas: list[Any]) -> FieldPath:
-        schema = any_of(cast("Schema", one) if isinstance(one, dict) else {} for one in schemas)
+        schema = any_of(one if is_object(one) else {} for one in schemas)
         defs = {"$defs": self.root["$defs"]} if "$defs" in self.root and schema else {}
         return FieldPath(replace(self, schema={**schema, **defs}, steps=(*self.steps, step)))
 
@@ -176,7 +172,7 @@ def _alternatives(schema: Mapping[str, Any], depth: int = _NESTED) -> Iterator[S
     schema = deref(schema)
     defs = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     choices: list[Any] = [branch for word in _CHOICES for branch in schema.get(word, ())]
-    branches = [cast("Schema", branch) for branch in choices if isinstance(branch, dict)]
+    branches = [branch for branch in choices if is_object(branch)]
     own = {key: value for key, value in schema.items() if key not in _CHOICES}
     structured = bool(own.keys() & _STRUCTURE)
     if structured or not branches or not depth:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, Literal, cast, get_args
 
 from weft.errors import ExpressionInvalid, nearest
+from weft.ports import is_array, is_object
 
 Op = Literal["eq", "ne", "gt", "gte", "lt", "lte", "contains", "in", "is_null", "is_not_null", "is_error"]
 Test = Callable[[Any], bool]
@@ -37,12 +38,10 @@ def same(a: Any, b: Any) -> bool:
     """Tell whether two JSON values are equal: 1 is 1.0, true is not 1, at any depth."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
-    if isinstance(a, list) and isinstance(b, list):
-        ours, theirs = cast("list[Any]", a), cast("list[Any]", b)
-        return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    if isinstance(a, dict) and isinstance(b, dict):
-        mine, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
-        return mine.keys() == other.keys() and all(same(value, other[name]) for name, value in mine.items())
+    if is_array(a) and is_array(b):
+        return len(a) == len(b) and all(map(same, a, b))
+    if is_object(a) and is_object(b):
+        return a.keys() == b.keys() and all(same(value, b[name]) for name, value in a.items())
     return a == b
 
 
@@ -120,14 +119,14 @@ def _check_json(value: Any) -> None:
     waiting = [value]
     while waiting:
         held = waiting.pop()
-        if isinstance(held, list):
-            waiting.extend(cast("list[Any]", held))
-        elif isinstance(held, dict):
-            waiting.extend(cast("dict[Any, Any]", held).values())
+        if is_array(held):
+            waiting.extend(held)
+        elif is_object(held):
+            waiting.extend(held.values())
         elif isinstance(held, float) and not math.isfinite(held):
             raise ExpressionInvalid("a predicate's number must be finite", code="NonFiniteNumber", value=held)
         elif held is not None and not isinstance(held, (str, bool, int, float)):
-            raise _wrong("a predicate's value must be JSON", cast("object", held))
+            raise _wrong("a predicate's value must be JSON", held)
 
 
 def _equal_to(value: Any) -> Test:
@@ -180,19 +179,16 @@ def _containing(value: Any) -> Test:
 
 
 def _one_of(value: Any) -> Test:
-    if not isinstance(value, list):
+    if not is_array(value):
         raise _wrong("in looks in a list", value, "a list")
-    values = cast("list[Any]", value)
-    keys = frozenset(map(key_of, values))
-    if all(isinstance(one, str) for one in values):
+    keys = frozenset(map(key_of, value))
+    if all(isinstance(one, str) for one in value):
         return lambda tested: isinstance(tested, str) and tested in keys
     return lambda tested: key_of(tested) in keys
 
 
 def _says_error(tested: Any) -> bool:
-    return isinstance(tested, dict) and (
-        cast("dict[str, Any]", tested).get("isError") is True or ("code" in tested and "retryable" in tested)
-    )
+    return is_object(tested) and (tested.get("isError") is True or ("code" in tested and "retryable" in tested))
 
 
 _UNARY: Final[dict[str, Test]] = {

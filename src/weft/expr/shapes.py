@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from weft.errors import nearest
 from weft.expr.paths import Path
@@ -44,6 +44,16 @@ def named_type(name: str) -> Schema:
     return ANY if name in ("", "any", "json") else {NAMED: name}
 
 
+def properties_of(schema: Schema) -> Mapping[str, Any]:
+    """Return the fields that a schema of an object lists, each with its own."""
+    return schema.get("properties", {})
+
+
+def required_of(schema: Schema) -> Sequence[str]:
+    """Return the fields that a schema of an object requires."""
+    return schema.get("required", ())
+
+
 def array_of(items: Schema) -> Schema:
     """Return the schema of a list of such items."""
     return {"type": "array", "items": _without_defs(items), **_defs(items)}
@@ -54,7 +64,7 @@ def object_of(fields: Mapping[str, Schema]) -> Schema:
     defs: dict[str, Any] = {}
     properties: dict[str, Schema] = {}
     for name, schema in fields.items():
-        own = cast("Mapping[str, Any]", schema.get("$defs", {}))
+        own: Mapping[str, Any] = schema.get("$defs", {})
         # Two schemas may mean different things by one name: of the second, nothing is known then.
         clash = any(defs.get(key, value) != value for key, value in own.items())
         properties[name] = ANY if clash else _without_defs(schema)
@@ -71,12 +81,11 @@ def object_of(fields: Mapping[str, Schema]) -> Schema:
 def with_fields(schema: Schema, fields: Mapping[str, Schema]) -> Schema:
     """Return the schema of such an object with these fields added, or put in the place of its own."""
     known = deref(schema)
-    declared = known.get("properties")
     added = object_of(fields)
-    if not isinstance(declared, Mapping) or "$defs" in known or "$defs" in added:
+    if "properties" not in known or "$defs" in known or "$defs" in added:
         return {**added, "additionalProperties": {}}
-    own = {"properties": {**cast("Schema", declared), **added["properties"]}}
-    return {**known, "type": "object", **own, "required": [*{**dict.fromkeys(known.get("required", ())), **fields}]}
+    own = {"properties": {**properties_of(known), **added["properties"]}}
+    return {**known, "type": "object", **own, "required": [*{**dict.fromkeys(required_of(known)), **fields}]}
 
 
 def any_of(schemas: Iterable[Schema]) -> Schema:
@@ -98,7 +107,7 @@ def types_of(schema: Schema, depth: int = MAX_DEPTH) -> frozenset[str] | None:
     if depth == 0:
         return None
     if (named := schema.get("type")) is not None:
-        return frozenset([named] if isinstance(named, str) else cast("list[str]", named))
+        return frozenset([named] if isinstance(named, str) else named)
     if "const" in schema:
         return frozenset({type_of(schema["const"])})
     if "enum" in schema:
@@ -139,9 +148,7 @@ def deref(schema: Schema) -> Schema:
         if not isinstance(ref, str):
             return schema
         target = schema.get("$defs", {}).get(ref.removeprefix("#/$defs/")) if ref.startswith("#/$defs/") else None
-        if not isinstance(target, Mapping):
-            return ANY
-        schema = {**cast("Schema", target), **_defs(schema)}
+        schema = below(schema, target)
     return ANY
 
 
@@ -150,10 +157,10 @@ def items_of(schema: Schema) -> Schema:
     schema = deref(schema)
     items = schema.get("items")
     if "prefixItems" in schema:
-        first = [_below(schema, one) for one in schema["prefixItems"]]
-        return any_of(first if items is False else [*first, _below(schema, items)])
-    if isinstance(items, Mapping):
-        return _below(schema, cast("Any", items))
+        first = [below(schema, one) for one in schema["prefixItems"]]
+        return any_of(first if items is False else [*first, below(schema, items)])
+    if _is_schema(items):
+        return below(schema, items)
     branches = [items_of(branch) for branch in _branches(schema) if may_be(branch, "array")]
     return any_of(branches) if branches else ANY
 
@@ -167,7 +174,7 @@ def may_be(schema: Schema, kind: str) -> bool:
 def look(schema: Schema, path: Path) -> Found:
     """Return what a schema has at a path."""
     if path.steps is None:
-        return Found({"type": "array"} if not path.singular else ANY)
+        return Found({"type": "array"})
     found = Found(schema)
     many = False
     for step in path.steps:
@@ -190,10 +197,10 @@ def fits(given: Schema, wanted: Schema, depth: int = MAX_DEPTH) -> tuple[Verdict
         return "fine", ""
     common = _widened(have) & _widened(want)
     if not common:
-        return "impossible", f"{_list(have)} given where {_list(want)} is expected"
+        return "impossible", f"{in_words(have)} given where {in_words(want)} is expected"
     worst: tuple[Verdict, str] = "fine", ""
     if not have <= _widened(want):
-        worst = "perhaps", f"{_list(have)} given where {_list(want)} is expected"
+        worst = "perhaps", f"{in_words(have)} given where {in_words(want)} is expected"
     checks: list[tuple[Verdict, str]] = []
     if have == want == OBJECT:
         checks = list(_fields_fit(given, wanted, depth - 1))
@@ -204,10 +211,9 @@ def fits(given: Schema, wanted: Schema, depth: int = MAX_DEPTH) -> tuple[Verdict
 
 
 def _fields_fit(given: Schema, wanted: Schema, depth: int) -> Iterable[tuple[Verdict, str]]:
-    have = cast("Mapping[str, Any]", given.get("properties", {}))
-    takes = cast("Mapping[str, Any]", wanted.get("properties", {}))
-    sure = set(cast("Sequence[str]", given.get("required", ())))
-    for name in cast("Sequence[str]", wanted.get("required", ())):
+    have, takes = properties_of(given), properties_of(wanted)
+    sure = set(required_of(given))
+    for name in required_of(wanted):
         if name not in have and _closed(given):
             yield "impossible", f"field {name!r} is required and never given"
         elif have and name not in sure:
@@ -216,8 +222,8 @@ def _fields_fit(given: Schema, wanted: Schema, depth: int) -> Iterable[tuple[Ver
         if name not in takes:
             yield "impossible" if name in sure else "perhaps", f"field {name!r} is given and not accepted"
     for name, schema in takes.items():
-        if isinstance(schema, Mapping) and isinstance(have.get(name), Mapping):
-            verdict, why = fits({**have[name], **_defs(given)}, {**schema, **_defs(wanted)}, depth)
+        if _is_schema(schema) and _is_schema(have.get(name)):
+            verdict, why = fits(below(given, have[name]), below(wanted, schema), depth)
             yield verdict if name in sure or verdict == "fine" else "perhaps", f"field {name!r}: {why}"
 
 
@@ -234,7 +240,7 @@ def _step(schema: Schema, step: str | int | None) -> Found:
         if step is None and "object" in types:
             return Found(ANY)
         return Found(
-            ANY, "impossible", f"{_list(types)} has no {f'field {step!r}' if container == 'object' else 'items'}"
+            ANY, "impossible", f"{in_words(types)} has no {f'field {step!r}' if container == 'object' else 'items'}"
         )
     branches = [branch for branch in _branches(schema) if may_be(branch, container)]
     if branches and "properties" not in schema and "items" not in schema:
@@ -245,15 +251,15 @@ def _step(schema: Schema, step: str | int | None) -> Found:
 
 
 def _field(schema: Schema, name: str) -> Found:
-    known: Mapping[str, Any] = schema.get("properties", {})
+    known = properties_of(schema)
     if name in known:
-        return Found(_below(schema, known[name]))
+        return Found(below(schema, known[name]))
     close = nearest(name, known)
     if _closed(schema):
         return Found(ANY, "impossible", f"there is no field {name!r}", close)
     extra = schema.get("additionalProperties")
-    if isinstance(extra, Mapping) and "patternProperties" not in schema:
-        return Found(_below(schema, cast("Any", extra)))
+    if _is_schema(extra) and "patternProperties" not in schema:
+        return Found(below(schema, extra))
     if not known or not schema.keys().isdisjoint(_ELSEWHERE):
         return Found(ANY)
     return Found(ANY, "perhaps", f"field {name!r} is not declared", close)
@@ -267,19 +273,24 @@ def _best(options: list[Found]) -> Found:
 
 def _branches(schema: Schema) -> list[Schema]:
     branches: list[Any] = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return [_below(schema, branch) for branch in branches if isinstance(branch, Mapping)]
+    return [below(schema, branch) for branch in branches if _is_schema(branch)]
 
 
-def _below(schema: Schema, part: Any) -> Schema:
+def _is_schema(part: object) -> TypeGuard[Schema]:
+    return isinstance(part, Mapping)
+
+
+def below(schema: Schema, part: Any) -> Schema:
     """Return a part of a schema with the definitions that it may refer to; `true` and the like say nothing."""
-    return {**cast("Schema", part), **_defs(schema)} if isinstance(part, Mapping) else ANY
+    return {**part, **_defs(schema)} if _is_schema(part) else ANY
 
 
 def _widened(types: frozenset[str]) -> frozenset[str]:
     return types | {"integer"} if "number" in types else types
 
 
-def _list(types: frozenset[str]) -> str:
+def in_words(types: frozenset[str]) -> str:
+    """Return types as a sentence names them."""
     return " or ".join(sorted(types))
 
 

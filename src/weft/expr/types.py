@@ -21,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from weft.errors import ExpressionInvalid, shown
-from weft.ports import Json
+from weft.ports import Json, is_array, is_object
 
 Schema = dict[str, Any]
 
@@ -41,13 +41,13 @@ def schema_of(tp: Any) -> Schema:
     Raises:
         ExpressionInvalid: the type has no JSON form, or names a type that cannot be found.
     """
-    return cast("Schema", tp) if isinstance(tp, dict) else public(annotated_schema(tp))
+    return tp if is_object(tp) else public(annotated_schema(tp))
 
 
 def annotated_schema(tp: Any) -> Schema:
     """Return the schema of a type with each model's name and Python field names under `MODEL`."""
-    if isinstance(tp, dict):
-        return cast("Schema", tp)
+    if is_object(tp):
+        return tp
     writer = _Writer()
     return writer.finish(writer.schema(tp))
 
@@ -189,7 +189,7 @@ class _Generator(GenerateJsonSchema):
         return False
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        cls = cast("type[BaseModel]", schema["cls"])
+        cls: type[BaseModel] = schema["cls"]
         aliases = {name: field.serialization_alias or name for name, field in cls.model_fields.items()}
         aliases |= {name: field.alias or name for name, field in cls.model_computed_fields.items()}
         return _noted(super().model_schema(schema), cls, aliases)
@@ -286,11 +286,11 @@ def _union(options: list[Schema]) -> Schema:
 
 def _rebuilt(node: Any, change: Callable[[Schema], Schema]) -> Any:
     """Return a JSON value with every object in it changed, the innermost first."""
-    if isinstance(node, list):
-        return [_rebuilt(item, change) for item in cast("list[Any]", node)]
-    if not isinstance(node, dict):
+    if is_array(node):
+        return [_rebuilt(item, change) for item in node]
+    if not is_object(node):
         return node
-    return change({key: _rebuilt(value, change) for key, value in cast("Schema", node).items()})
+    return change({key: _rebuilt(value, change) for key, value in node.items()})
 
 
 def _spellings(name: str) -> abc.Iterator[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from weft.ir.nodes import LiteralJson, Node, OneOf, PathText, unknown
 from weft.ir.values import unwrap
+from weft.ports import is_object
 
 SOURCES = ("input", "step", "previous")
 
@@ -45,9 +46,7 @@ class Constant(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["value"]:
-            return cast(Any, value)
-        return {"value": unwrap(value)}
+        return value if is_object(value) and list(value) == ["value"] else {"value": unwrap(value)}
 
 
 class Construct(Node):
@@ -71,10 +70,9 @@ class Binding(OneOf):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
-        written = cast("dict[str, Any]", value)
-        given = {key: item for key, item in written.items() if not key.startswith("$")}
+        given = {key: item for key, item in value.items() if not key.startswith("$")}
         if "source" in given:
             return _by_source(given)
         if list(given) == ["path"]:
@@ -96,7 +94,7 @@ Construct.model_rebuild()
 
 def binding(given: object, who: str) -> Binding | dict[str, Any]:
     """Return what an author gave as an input, or say what belongs there."""
-    if isinstance(given, Binding | dict):
-        return cast("Binding | dict[str, Any]", given)
+    if isinstance(given, Binding) or is_object(given):
+        return given
     wanted = "w.from_input(..), w.from_step(..), w.from_previous(..), w.constant(..) or w.construct(..)"
     raise TypeError(f"{who} takes {wanted} as an input, not {given!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, model_validator
@@ -14,7 +14,7 @@ from weft.expr.paths import quote
 from weft.expr.schemas import compile_schema
 from weft.ir.nodes import AnyJson, LiteralJson, Node, expression, refuse
 from weft.ir.operations import Name, Operation
-from weft.ports import Json
+from weft.ports import Json, is_object
 
 V1_FIELD = frozenset({"fieldType", "sourceField", "field_type", "source_field"})
 INTERNAL = "__"
@@ -79,9 +79,9 @@ class ToolDef(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
-        given = dict(cast("dict[str, Any]", value))
+        given = dict(value)
         _move_into_source(given)
         _move_source_fields(given)
         return given
@@ -112,7 +112,7 @@ class ToolDef(Node):
 
 def _move_into_source(given: dict[str, Any]) -> None:
     """Put the defaults and hidden fields that v1 documents write beside the source into it."""
-    if not isinstance(source := given.get("source"), dict):
+    if not is_object(source := given.get("source")):
         return
     moved = {key: given.pop(key) for key in ("defaults", "hideFields", "hide_fields") if key in given}
     for key, item in moved.items():
@@ -121,18 +121,16 @@ def _move_into_source(given: dict[str, Any]) -> None:
                 "SpeltTwice", f"{key!r} stands in the source, too", value=key, expected="one of them", at=(key,)
             )
     if moved:
-        given["source"] = {**cast("dict[str, Any]", source), **moved}
+        given["source"] = {**source, **moved}
 
 
 def _move_source_fields(given: dict[str, Any]) -> None:
     """Make an output transform of a v1 output schema, which says for each field where it comes from."""
     key = "outputSchema" if "outputSchema" in given else "output_schema"
     schema = _read_schema(given.get(key))
-    fields = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
-    if not isinstance(fields, dict):
+    if not is_object(schema) or not is_object(properties := schema.get("properties")):
         return
-    properties = cast("dict[str, Any]", fields)
-    if not any(isinstance(one, dict) and V1_FIELD & set(cast("dict[str, Any]", one)) for one in properties.values()):
+    if not any(is_object(one) and not V1_FIELD.isdisjoint(one) for one in properties.values()):
         return
     if "outputTransform" in given or "output_transform" in given:
         told = f"{key} says where its fields come from, and so does outputTransform"
@@ -142,17 +140,16 @@ def _move_source_fields(given: dict[str, Any]) -> None:
     for name, one in properties.items():
         mappings[name], types[name] = _source_field(name, one)
     given["outputTransform"] = {"schemaMap": {"mappings": mappings}}
-    given[key] = {"type": "object", **cast("dict[str, Any]", schema), "properties": types}
+    given[key] = {"type": "object", **schema, "properties": types}
 
 
 def _source_field(name: str, one: Any) -> tuple[dict[str, Any], Any]:
     """Return where a field of a v1 output schema comes from, and its own schema."""
-    if not isinstance(one, dict):
+    if not is_object(one):
         return {"path": quote([name]), "default": None}, one
-    field = cast("dict[str, Any]", one)
-    path = field.get("sourceField", field.get("source_field"))
-    kind = field.get("fieldType", field.get("field_type"))
-    rest = {key: item for key, item in field.items() if key not in V1_FIELD}
+    path = one.get("sourceField", one.get("source_field"))
+    kind = one.get("fieldType", one.get("field_type"))
+    rest = {key: item for key, item in one.items() if key not in V1_FIELD}
     return {"path": quote([name]) if path is None else path, "default": None}, {
         # A field that is missing becomes null.
         **({} if kind is None else {"type": [kind, "null"]}),

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Any, Literal, NamedTuple
 
-from weft.errors import DocumentInvalid, Problem, shown
+from weft.errors import DocumentInvalid, Loc, Problem, json_pointer, shown
 
 MOST_PROBLEMS = 100
-
-Loc = tuple[str | int, ...]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\n\r]*+")
@@ -75,11 +73,6 @@ class Event(NamedTuple):
     value: Any = None
     anchor: str | None = None
     plain: bool = False
-
-
-def pointer(loc: Sequence[str | int]) -> str:
-    """Return a place as a JSON Pointer (RFC 6901)."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in loc)
 
 
 def line_column(text: str, at: int) -> tuple[int, int]:
@@ -316,7 +309,7 @@ def problem(wrong: Wrong, *, text: str, at: int, file: str, loc: Loc = ()) -> Pr
         code=wrong.code,
         message=wrong.message,
         loc=loc,
-        pointer=pointer(loc),
+        pointer=json_pointer(loc),
         value=wrong.value,
         expected=wrong.expected,
         file=file,

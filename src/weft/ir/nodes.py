@@ -23,7 +23,7 @@ from weft.errors import ExpressionInvalid, nearest, shown
 from weft.expr.cel import compile_condition
 from weft.expr.durations import as_ms
 from weft.expr.paths import compile_path
-from weft.ports import Json
+from weft.ports import Json, is_array, is_object
 
 JSON_TYPES = (str, bool, int, float, list, dict, type(None))
 MAX_LITERAL = 1 << 20
@@ -79,9 +79,9 @@ CelText = Annotated[str, AfterValidator(expression(compile_condition))]
 
 
 def _milliseconds(value: Any) -> Any:
-    if isinstance(value, (str, dict)):
+    if isinstance(value, str) or is_object(value):
         try:
-            return as_ms(cast(Any, value))
+            return as_ms(value)
         except ExpressionInvalid as error:
             raise refused(error) from None
     return value
@@ -99,9 +99,9 @@ Milliseconds = Annotated[int, _Milliseconds()]
 
 
 def _is_json(value: Any) -> Any:
-    if not isinstance(value, JSON_TYPES):
-        raise refuse("NotJson", f"{shown(value)} is not a JSON value", value=shown(value), expected="a JSON value")
-    return cast(Any, value)
+    if isinstance(value, JSON_TYPES):
+        return cast(Any, value)
+    raise refuse("NotJson", f"{shown(value)} is not a JSON value", value=shown(value), expected="a JSON value")
 
 
 # Checked by type only: documents come from `read`, which lets nothing but finite JSON through.
@@ -109,20 +109,20 @@ AnyJson = Annotated[Any, AfterValidator(_is_json), WithJsonSchema({})]
 
 
 def _is_small(value: Any) -> Any:
-    if isinstance(value, str | list | dict) and _size(cast("Any", value)) > MAX_LITERAL:
-        got, most = shown(cast("object", value)), f"at most {MAX_LITERAL} bytes; let a tool give what is larger"
+    if _size(value) > MAX_LITERAL:
+        got, most = shown(value), f"at most {MAX_LITERAL} bytes; let a tool give what is larger"
         raise refuse("LiteralTooLarge", "a literal of more than 1 MiB", value=got, expected=most)
-    return cast(Any, value)
+    return value
 
 
 def _size(value: Any) -> int:
     """Return about how many bytes a literal takes as JSON."""
     if isinstance(value, str):
         return (len(value) if value.isascii() else len(value.encode(errors="surrogatepass"))) + 2
-    if isinstance(value, list):
-        return sum(_size(item) + 1 for item in cast("list[Any]", value)) + 2
-    if isinstance(value, dict):
-        return sum(_size(key) + _size(item) + 2 for key, item in cast("dict[str, Any]", value).items()) + 2
+    if is_array(value):
+        return sum(_size(item) + 1 for item in value) + 2
+    if is_object(value):
+        return sum(_size(key) + _size(item) + 2 for key, item in value.items()) + 2
     return 4
 
 
@@ -185,12 +185,12 @@ class Node(BaseModel):
         if isinstance(value, cls):
             return value
         value = cls.spell(value)
-        if not isinstance(value, dict):
+        if not is_object(value):
             got, wanted = shown(value), f"an object ({cls.__name__})"
             raise refuse("WrongType", f"{got} is not an object", value=got, expected=wanted)
         keys, keeps, empty = cls._keys, cls.keeps_null, cls._empty
         out: dict[str, Any] = {}
-        for key, item in cast("dict[str, Any]", value).items():
+        for key, item in value.items():
             canonical = keys.get(key)
             if canonical is None:
                 if not key.startswith("$"):
@@ -264,7 +264,7 @@ class Tagged:
         tags = {model: tag for tag, model in kinds.items()}
 
         def pick(value: Any) -> Any:
-            return tags.get(cast("type[Node]", type(value))) or next(iter(value), None)
+            return tags.get(value.__class__) or next(iter(value), None)
 
         def body(tag: str, model: type[Node]) -> CoreSchema:
             def unwrap(value: Any) -> Any:

@@ -10,19 +10,19 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
-from weft.errors import DocumentInvalid, Problem, nearest, shown
+from weft.errors import DocumentInvalid, Loc, Problem, json_pointer, nearest, shown
 from weft.ir.document import Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.nodes import Node, Unknown
 from weft.ir.operations import kinds
-from weft.ir.read import Source, pointer
+from weft.ir.read import Source
+from weft.ports import is_array, is_object
 
-Loc: TypeAlias = "tuple[str | int, ...]"
 N = TypeVar("N", bound=Node)
 
 MAX_PATTERN_DEPTH = 30
@@ -49,14 +49,14 @@ class Parsed:
         place, value, rest = (), self.source.value, problem.loc
         if len(rest) > 1 and rest[0] == "tools" and isinstance(rest[1], int):
             place = self.places[rest[1]]
-            value, rest = _at(value, place), rest[2:]
-        return at(replace(problem, loc=(*place, *written(value, rest))), self.source)
+            value, rest = value_at(value, place), rest[2:]
+        return placed(replace(problem, loc=(*place, *written(value, rest))), self.source)
 
 
-def at(problem: Problem, source: Source) -> Problem:
+def placed(problem: Problem, source: Source) -> Problem:
     """Return a problem with the pointer, the file and the line of its `loc`."""
     line, column = source.position(problem.loc) or (None, None)
-    return replace(problem, pointer=pointer(problem.loc), file=source.name, line=line, column=column)
+    return replace(problem, pointer=json_pointer(problem.loc), file=source.name, line=line, column=column)
 
 
 @no_collection()
@@ -69,7 +69,7 @@ def parse(source: Source) -> Parsed:
     broken = set[str]()
     seen = dict[tuple[str, str | None], Loc]()
     for place, entry in _entries(value, problems):
-        name = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else None
+        name = entry.get("name") if is_object(entry) else None
         result = _tool(entry, composed=place[0] == "compositions")
         if isinstance(result, list):
             problems += [one.moved(*place) for one in result]
@@ -83,14 +83,14 @@ def parse(source: Source) -> Parsed:
         tools.append(result)
         places.append(place)
     document = Document(tools=tools) if tools else Document()
-    told = tuple(at(problem, source) for problem in problems)
+    told = tuple(placed(problem, source) for problem in problems)
     return Parsed(source, document, tuple(places), told, frozenset(broken))
 
 
 def _duplicate(tool: ToolDef, place: Loc, first: Loc) -> Problem:
     return Problem(
         code="DuplicateName",
-        message=f"two tools are named {tool.name!r}; the first is at {pointer(first)}",
+        message=f"two tools are named {tool.name!r}; the first is at {json_pointer(first)}",
         loc=(*place, "name"),
         value=shown(tool.name),
         expected="a name of its own, or another version",
@@ -127,8 +127,8 @@ def _top(value: dict[str, Any]) -> Iterator[Problem]:
 def _entries(value: dict[str, Any], problems: list[Problem]) -> Iterator[tuple[Loc, Any]]:
     for key in ("tools", "compositions"):
         entries = value.get(key)
-        if isinstance(entries, list):
-            for index, entry in enumerate(cast("list[Any]", entries)):
+        if is_array(entries):
+            for index, entry in enumerate(entries):
                 yield (key, index), entry
         elif entries is not None:
             problems.append(
@@ -160,7 +160,7 @@ def _too_deep(entry: Any) -> Problem | None:
     )  # fmt: skip
 
 
-def read_node(model: type[Node], value: Any) -> Any:
+def read_node(model: type[N], value: Any) -> N | list[Problem]:
     """Return a node, or the problems that keep it from being one."""
     try:
         return model.model_validate(value)
@@ -176,7 +176,7 @@ def made(model: type[N], body: Any) -> N:
     """
     result = read_node(model, body)
     if isinstance(result, list):
-        raise DocumentInvalid([replace(one, pointer=pointer(one.loc)) for one in cast("list[Problem]", result)])
+        raise DocumentInvalid([replace(one, pointer=json_pointer(one.loc)) for one in result])
     return result
 
 
@@ -186,7 +186,8 @@ def _problem(error: Any, value: Any) -> Problem:
     kind: str = error["type"]
     place = written(value, loc)
     if kind == "extra_forbidden":
-        spellings = cast(Unknown, error["input"]).known
+        unknown: Unknown = error["input"]
+        spellings = unknown.known
         known = sorted(set(spellings.values()))
         meant = nearest(loc[-1], spellings)
         return Problem(
@@ -195,10 +196,14 @@ def _problem(error: Any, value: Any) -> Problem:
         )  # fmt: skip
     if kind == "missing":
         message, wanted = f"missing key {shown(loc[-1])}", f"an object with {shown(loc[-1])}"
-        return Problem(code="MissingKey", message=message, loc=place, value=shown(_at(value, place)), expected=wanted)
+        return Problem(
+            code="MissingKey", message=message, loc=place, value=shown(value_at(value, place)), expected=wanted
+        )
     if "sentence" in context:
-        told = {key: context.get(key) for key in ("value", "expected", "suggestion")}
-        return Problem(code=kind, message=context["sentence"], loc=place, **cast(Any, told))
+        return Problem(
+            code=kind, message=context["sentence"], loc=place, value=context.get("value"),
+            expected=context.get("expected"), suggestion=context.get("suggestion"),
+        )  # fmt: skip
     message = _sentence(str(error["msg"]))
     given = error.get("input")
     return Problem(
@@ -239,18 +244,17 @@ def written(value: Any, loc: Sequence[str | int]) -> Loc:
 
 
 def _steps(value: Any, key: str | int) -> list[str | int]:
-    if isinstance(value, list):
-        return [key] if isinstance(key, int) and key < len(cast("list[Any]", value)) else []
-    if not isinstance(value, dict) or not isinstance(key, str):
+    if is_array(value):
+        return [key] if isinstance(key, int) and key < len(value) else []
+    if not is_object(value) or not isinstance(key, str):
         return []
-    given = cast("dict[str, Any]", value)
-    if key in given:
+    if key in value:
         return [key]
     for spelling in (_snake(key), *_other_spellings().get(key, ())):
-        if spelling in given:
+        if spelling in value:
             return [spelling]
     for wrapper in WRAPPERS:
-        if isinstance(inner := given.get(wrapper), dict) and (steps := _steps(inner, key)):
+        if is_object(inner := value.get(wrapper)) and (steps := _steps(inner, key)):
             return [wrapper, *steps]
     return []
 
@@ -277,7 +281,8 @@ def _other_spellings() -> dict[str, tuple[str, ...]]:
     return {canonical: tuple(sorted(spellings)) for canonical, spellings in found.items()}
 
 
-def _at(value: Any, loc: Loc) -> Any:
+def value_at(value: Any, loc: Loc) -> Any:
+    """Return what stands at a place."""
     for key in loc:
         value = value[key]
     return value
@@ -290,25 +295,24 @@ def pattern_depth(entry: Any) -> tuple[int, Loc]:
     """
     names = {*kinds(), *(to_snake(kind) for kind in kinds())} - {"tool", "composition", "agent"}
     deepest, place = 0, ()
-    top = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    top = entry if is_object(entry) else {}
     pending: list[tuple[Any, int, Any]] = [
         (top.get(key), 0, (None, key)) for key in ("spec", "outputTransform", "output_transform")
     ]
     while pending:
         item, depth, trail = pending.pop()
-        if isinstance(item, dict):
-            given = cast("dict[str, Any]", item)
-            if isinstance(given.get("pattern"), str):
+        if is_object(item):
+            if isinstance(item.get("pattern"), str):
                 depth += 1
             if depth > deepest:
                 deepest, place = depth, trail if depth <= MAX_PATTERN_DEPTH + 1 else place
             pending += [
                 (inner, depth + (key in names and isinstance(inner, dict)), (trail, key))
-                for key, inner in given.items()
+                for key, inner in item.items()
                 if key not in CONSTANT
             ]
-        elif isinstance(item, list):
-            pending += [(inner, depth, (trail, index)) for index, inner in enumerate(cast("list[Any]", item))]
+        elif is_array(item):
+            pending += [(inner, depth, (trail, index)) for index, inner in enumerate(item)]
     return deepest, _loc(place)
 
 

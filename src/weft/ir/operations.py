@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from pydantic.alias_generators import to_snake
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from weft.errors import nearest, shown
 from weft.ir.nodes import Node, Tagged, refuse, unknown
-from weft.ports import Json
+from weft.ports import Json, is_object
 
 
 class _Named(Node):
@@ -90,12 +90,11 @@ def spell_operation(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return {"tool": {"name": value}}
-    if not isinstance(value, dict):
+    if not is_object(value):
         got = shown(value)
         wanted = "a tool's name, or an object with one key"
         raise refuse("WrongType", f"{got} is not an operation", value=got, expected=wanted)
-    written = cast("dict[str, Any]", value)
-    given = {key: item for key, item in written.items() if not key.startswith("$") and item is not None}
+    given = {key: item for key, item in value.items() if not key.startswith("$") and item is not None}
     if "pattern" in given:
         return _by_pattern(given)
     if len(given) != 1:
@@ -131,10 +130,10 @@ def _not_one(given: Mapping[str, Any]) -> PydanticCustomError:
 
 
 def _composition(body: Any) -> Any:
-    if isinstance(body, dict):
-        keys = {key for key in cast("dict[str, Any]", body) if not key.startswith("$")}
+    if is_object(body):
+        keys = {key for key in body if not key.startswith("$")}
         named = bool(keys) and keys <= {"name", "version"}
-        return {"composition": cast(Any, body)} if named else spell_operation(body)
+        return {"composition": body} if named else spell_operation(body)
     return {"composition": body}
 
 

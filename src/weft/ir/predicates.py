@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, WithJsonSchema, model_validator
 
@@ -12,6 +12,7 @@ from weft.expr.paths import compile_path
 from weft.expr.predicates import ABSENT, OPS, compile_test, parse_predicate
 from weft.ir.nodes import LiteralJson, Node, PathText, refused
 from weft.ir.values import unwrap_values
+from weft.ports import is_object
 
 PREFIX = "COMPARISON_OP_"
 TAKES_NO_VALUE = frozenset({"is_null", "is_not_null", "is_error"})
@@ -43,9 +44,9 @@ class FieldPredicate(Node):
             except ExpressionInvalid as error:
                 raise refused(error) from None
             return {"field": field, "op": op, "value": constant}
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
-        given = dict(cast("dict[str, Any]", value))
+        given = dict(value)
         if "operator" in given and "op" not in given:
             given["op"] = given.pop("operator")
         if isinstance(op := given.get("op"), str):

@@ -35,11 +35,10 @@ from weft.ir.locate import (
     json_events,
     non_finite,
     number,
-    pointer,
     problem,
 )
 
-__all__ = ["CALL_LIMITS", "DOCUMENT_LIMITS", "DocumentLimits", "Format", "Source", "pointer", "read", "read_file"]
+__all__ = ["CALL_LIMITS", "DOCUMENT_LIMITS", "DocumentLimits", "Format", "Source", "read", "read_file"]
 
 Format = Literal["json", "yaml"]
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import Any, TypeAlias, cast, get_args
+from functools import cache
+from typing import Any, get_args
 
+from weft.errors import Loc
 from weft.ir.nodes import Node
 from weft.ir.operations import is_operation, kind_of
+from weft.ports import is_array, is_object
 
-Loc: TypeAlias = "tuple[str | int, ...]"
 
-
-@lru_cache(maxsize=None)
+@cache
 def _inner_fields(model: type[Node]) -> tuple[tuple[str, str], ...]:
     """Return the fields of a model that can hold nodes, last first, each with its key."""
     fields = [(name, field.alias or name) for name, field in model.model_fields.items() if _holds(field.annotation)]
@@ -38,12 +38,10 @@ def walk(node: Node, loc: Loc = ()) -> Iterator[tuple[Loc, Node]]:
                 inner = getattr(value, name)
                 if inner is not None:
                     pending.append(((*here, key), inner))
-        elif isinstance(value, list):
-            items = cast("list[Any]", value)
-            pending += [((*here, index), items[index]) for index in range(len(items) - 1, -1, -1)]
-        elif isinstance(value, dict):
-            table = cast("dict[str, Any]", value)
-            pending += [((*here, key), table[key]) for key in reversed(table)]
+        elif is_array(value):
+            pending += [((*here, index), value[index]) for index in range(len(value) - 1, -1, -1)]
+        elif is_object(value):
+            pending += [((*here, key), value[key]) for key in reversed(value)]
 
 
 def operations_below(node: Node) -> Iterator[Node]:
@@ -58,9 +56,8 @@ def _operations(value: Any) -> Iterator[Node]:
             yield value
         else:
             yield from operations_below(value)
-    elif isinstance(value, list | dict):
-        items = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
-        for item in items:
+    elif is_array(value) or is_object(value):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _operations(item)
 
 
@@ -81,12 +78,10 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
 def _rewrite(value: Any, change: Callable[[Node], Node | None]) -> Any:
     if isinstance(value, Node):
         return rewrite(value, change)
-    if isinstance(value, list):
-        old = cast("list[Any]", value)
-        new = [_rewrite(item, change) for item in old]
-        return new if any(a is not b for a, b in zip(old, new, strict=True)) else old
-    if isinstance(value, dict):
-        table = cast("dict[str, Any]", value)
-        changed = {key: _rewrite(item, change) for key, item in table.items()}
-        return changed if any(changed[key] is not table[key] for key in table) else table
+    if is_array(value):
+        new = [_rewrite(item, change) for item in value]
+        return new if any(a is not b for a, b in zip(value, new, strict=True)) else value
+    if is_object(value):
+        changed = {key: _rewrite(item, change) for key, item in value.items()}
+        return changed if any(changed[key] is not value[key] for key in value) else value
     return value

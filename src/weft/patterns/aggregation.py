@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Any, ClassVar, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -13,12 +13,12 @@ from weft.expr.fields import path_text
 from weft.expr.paths import MISSING, compile_path
 from weft.expr.predicates import key_of
 from weft.expr.rows import column, names_of
-from weft.expr.shapes import ANY, any_of, array_of, items_of, look, types_of
+from weft.expr.shapes import ANY, any_of, array_of, items_of, types_of
 from weft.ir.nodes import Node, OneOf, PathText, refuse
 from weft.ir.normalise import made
 from weft.patterns.contract import Flow, Value, require_list
-from weft.patterns.flows import report_path, takes_array
-from weft.ports import Schema
+from weft.patterns.flows import at_path, takes_array
+from weft.ports import Schema, is_array, is_object
 
 Apply: TypeAlias = Callable[[Value], Value]
 NUMBERS = frozenset({int, float})
@@ -105,8 +105,8 @@ class Limit(Node):
 def _flatten(value: Value) -> Value:
     flat: list[Value] = []
     for item in require_list(value, "Flatten"):
-        if type(item) is list:
-            flat.extend(cast("list[Value]", item))
+        if is_array(item):
+            flat.extend(item)
         else:
             flat.append(item)
     return flat
@@ -115,8 +115,8 @@ def _flatten(value: Value) -> Value:
 def _merge(value: Value) -> Value:
     merged: dict[str, Value] = {}
     for item in require_list(value, "Merge"):
-        if type(item) is dict:
-            merged.update(cast("dict[str, Value]", item))
+        if is_object(item):
+            merged.update(item)
     return merged
 
 
@@ -136,8 +136,8 @@ class AggregationOp(OneOf):
     def spell(cls, value: Any) -> Any:
         if isinstance(value, str):
             value = {value: True}
-        if isinstance(value, dict):
-            for key in cast("dict[str, Any]", value):
+        if is_object(value):
+            for key in value:
                 if not key.startswith("$") and key not in cls._keys:
                     known = list(cls.model_fields)
                     raise refuse(
@@ -147,7 +147,7 @@ class AggregationOp(OneOf):
                         expected=f"one of {', '.join(known)}",
                         suggestion=nearest(key, known),
                     )
-        return cast(Any, value)
+        return value
 
     def compile(self) -> Apply:
         """Return the operation as a function of the list."""
@@ -157,7 +157,8 @@ class AggregationOp(OneOf):
             return _merge
         if self.concat is not None:
             return lambda value: value
-        return cast("Sort | Dedupe | Limit", self.chosen).compile()
+        chosen: Sort | Dedupe | Limit = self.chosen
+        return chosen.compile()
 
     def flow(self, given: Schema, f: Flow, *at: str | int) -> Schema:
         """Return the schema of what this operation makes of such a list."""
@@ -171,8 +172,7 @@ class AggregationOp(OneOf):
         if self.merge is not None:
             return {"type": "object"}
         if self.sort is not None or self.dedupe is not None:
-            path = self.chosen.field
-            report_path(look(items_of(given), compile_path(path)), path, f, *at, self.kind, "field")
+            at_path(items_of(given), self.chosen.field, f, *at, self.kind, "field")
         return given
 
 
@@ -192,12 +192,11 @@ class Aggregation(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            return {"ops": cast(Any, value)}
-        if not isinstance(value, dict) or "function" not in value:
-            return cast(Any, value)
-        written = cast("dict[str, Any]", value)
-        given = {key: item for key, item in written.items() if not key.startswith("$") and item is not None}
+        if is_array(value):
+            return {"ops": value}
+        if not is_object(value) or "function" not in value:
+            return value
+        given = {key: item for key, item in value.items() if not key.startswith("$") and item is not None}
         return _named_function(given) if "function" in given else given
 
     def compile(self) -> Apply:

@@ -1,4 +1,4 @@
-"""Bindings, compiled: how a step reads its input, and what it may then hold twice."""
+"""Bindings, compiled: how a step reads its input, of what schema that is, and what it may hold twice."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from weft.expr.paths import compile_path
+from weft.expr.shapes import ANY, object_of
 from weft.ir.bindings import Binding
-from weft.patterns.contract import Value
+from weft.patterns.contract import Flow, Value
 from weft.patterns.copies import Copies, bounded, overlap, repeats
+from weft.patterns.flows import at_path
+from weft.ports import Schema, is_array, is_object
 
 Read: TypeAlias = Callable[[Value, Value, list[Value]], Value]
 """Where a step's input comes from: (pipeline's input, previous result, results so far) -> value."""
@@ -32,9 +35,8 @@ def compile_binding(binding: Binding, index: int, places: Mapping[str, int]) -> 
     if binding.constant is not None:
         value: Value = binding.constant.value
         # A tool may change what it is given; the plan keeps its own.
-        if isinstance(value, list | dict):
-            mutable = cast("list[Value]", value)
-            return lambda given, previous, results: copy.deepcopy(mutable)
+        if is_array(value) or is_object(value):
+            return lambda given, previous, results: copy.deepcopy(value)
         return lambda given, previous, results: value
     if binding.assembled is not None:
         fields = [(name, compile_binding(inner, index, places)) for name, inner in binding.assembled.fields.items()]
@@ -99,3 +101,28 @@ def _taken(binding: Binding | None, previous: str) -> Iterator[tuple[str, str]]:
             yield from _taken(inner, previous)
     elif binding.constant is None:
         yield previous, binding.previous.path if binding.previous is not None else "$"
+
+
+def binding_schema(
+    binding: Binding | None, given: Schema, previous: Schema, results: dict[str, Schema], f: Flow, *at: str | int
+) -> Schema:
+    """Return the schema of a bound value; `given` is the pipeline's input, `previous` the result just before."""
+    if binding is None:
+        return previous
+    if binding.assembled is not None:
+        return object_of(
+            {
+                name: binding_schema(inner, given, previous, results, f, *at, "construct", "fields", name)
+                for name, inner in binding.assembled.fields.items()
+            }
+        )
+    if binding.constant is not None:
+        return {"const": binding.constant.value}
+    source, path = previous, "$"
+    if binding.input is not None:
+        source, path = given, binding.input.path
+    elif binding.step is not None:
+        source, path = results.get(binding.step.step_id, ANY), binding.step.path
+    elif binding.previous is not None:
+        path = binding.previous.path
+    return at_path(source, path, f, *at, binding.kind, "path")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from weft.errors import ExecutionFailed, WeftError
+from weft.errors import ExecutionFailed, Loc, WeftError
 from weft.ir.nodes import Node
 from weft.ir.operations import kind_of, operation_ir
 from weft.patterns.copies import OFTEN, Copies
@@ -28,6 +28,8 @@ class Root(Protocol):
 
     clock: Clock
     steps_left: int
+    calls_left: int
+    places_left: int
 
     def spend_steps(self, count: int) -> None:
         """Take steps from the budget of the root call."""
@@ -35,6 +37,14 @@ class Root(Protocol):
 
     def need_calls(self, count: int) -> None:
         """Refuse at once what would need more upstream calls than are left."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait for a place for one more upstream call, or refuse it."""
+        ...
+
+    def leave(self) -> None:
+        """Give the place of an upstream call back."""
         ...
 
     def spend_rows(self, count: int) -> None:
@@ -64,6 +74,11 @@ class Call(Protocol):
     @property
     def deadline(self) -> float:
         """When, on the clock of the call, this place must have ended."""
+        ...
+
+    @property
+    def began(self) -> float:
+        """When, on the clock of the call, the span began; only a traced call has it."""
         ...
 
     @property
@@ -196,7 +211,7 @@ class Pattern(Node):
         """Return how often a part of the input may occur in the result; unless a pattern knows better, often."""
         return OFTEN
 
-    def names(self) -> Iterable[tuple[str, tuple[str | int, ...]]]:
+    def names(self) -> Iterable[tuple[str, Loc]]:
         """Return tools that this pattern names outside of its operations, each with its place."""
         return ()
 
@@ -238,7 +253,7 @@ def require_list(value: Value, who: str) -> list[Value]:
 
 def type_name(value: Value) -> str:
     """Return the JSON name of a value's type, with its article."""
-    return _TYPE_NAMES.get(cast("type[Any]", type(value)), "something that is not JSON")
+    return _TYPE_NAMES.get(value.__class__, "something that is not JSON")
 
 
 _TYPE_NAMES: Mapping[type, str] = {

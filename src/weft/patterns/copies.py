@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from weft.errors import LimitExceeded
 from weft.expr.paths import Path, compile_path
@@ -117,7 +117,7 @@ def weigh(value: Any) -> int:
 
 
 def _items(held: _Held) -> Iterable[Any]:
-    return held.values() if isinstance(held, dict) else cast("Iterable[Any]", held)
+    return held.values() if isinstance(held, dict) else held
 
 
 def _light(value: Any) -> int:

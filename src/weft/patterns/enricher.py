@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from weft.errors import ExecutionFailed
 from weft.expr.fields import path_text
 from weft.expr.paths import compile_path
-from weft.expr.shapes import ANY, look, may_be, object_of, with_fields
+from weft.expr.shapes import ANY, may_be, object_of, with_fields
 from weft.ir.bindings import PathRef
 from weft.ir.nodes import Node
 from weft.ir.normalise import made
@@ -18,8 +18,8 @@ from weft.ir.operations import Operation
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand, perform, type_name
 from weft.patterns.copies import NEW, OFTEN, ONCE, Copies, bounded, repeats, together
 from weft.patterns.fanout import all_or_error
-from weft.patterns.flows import report_path
-from weft.ports import Schema
+from weft.patterns.flows import at_path
+from weft.ports import Schema, is_object
 
 Merge = Literal["nested", "spread", "replace"]
 
@@ -35,11 +35,11 @@ class Enrichment(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if isinstance(value, dict) and isinstance(given := cast("dict[str, Any]", value).get("input"), dict):
-            inner = cast("dict[str, Any]", given).get("input")
-            if inner is not None and len(cast("dict[str, Any]", given)) == 1:
-                return {**cast("dict[str, Any]", value), "input": inner}
-        return cast(Any, value)
+        if is_object(value) and is_object(given := value.get("input")):
+            inner = given.get("input")
+            if inner is not None and len(given) == 1:
+                return {**value, "input": inner}
+        return value
 
 
 class Enricher(Pattern):
@@ -61,15 +61,15 @@ class Enricher(Pattern):
         shared = self.copies(c).shared
 
         async def run(value: Value, call: Call) -> Value:
-            if type(value) is not dict:
+            if not is_object(value):
                 raise ExecutionFailed("Enricher requires object input", hint=f"it was given {type_name(value)}")
             given: list[Value] = [value if get is None else get(value) for get in gets]
             work = [perform(step, one, call) for step, one in zip(steps, given, strict=True)]
             results = [await work[0]] if len(work) == 1 else await all_or_error(work)
-            enriched: dict[str, Value] = {} if strategy == "replace" else dict(cast("dict[str, Value]", value))
+            enriched = {} if strategy == "replace" else dict(value)
             for step, result in zip(steps, results, strict=True):
-                if strategy == "spread" and type(result) is dict:
-                    enriched.update(cast("dict[str, Value]", result))
+                if strategy == "spread" and is_object(result):
+                    enriched |= result
                 else:
                     enriched[step.name] = result
             return bounded(enriched) if shared else enriched
@@ -88,12 +88,9 @@ class Enricher(Pattern):
             return ANY
         added: dict[str, Schema] = {}
         for index, one in enumerate(self.enrichments):
-            into = given
-            if one.input is not None:
-                found = look(given, compile_path(one.input.path))
-                report_path(found, one.input.path, f, "enrichments", index, "input", "path")
-                into = found.schema
-            added[one.field] = f.operation(one.operation, into, "enrichments", index, "operation")
+            place = ("enrichments", index)
+            into = given if one.input is None else at_path(given, one.input.path, f, *place, "input", "path")
+            added[one.field] = f.operation(one.operation, into, *place, "operation")
         if self.merge_strategy == "replace":
             return object_of(added)
         return with_fields(given, added) if self.merge_strategy == "nested" else {"type": "object"}

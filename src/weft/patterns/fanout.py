@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, cast
+from typing import Any
 
 from weft.errors import BudgetSpent, DeadlineExceeded, ExecutionFailed, WeftError
 from weft.patterns.contract import Call, Step, Value, perform
+from weft.ports import is_array
 
 
 async def all_or_error(work: Sequence[Coroutine[Any, Any, Value]]) -> list[Value]:
@@ -73,7 +74,7 @@ async def scatter(
 
 def row_count(results: list[Value]) -> int:
     """Return how many rows the lists among the results have."""
-    return sum(len(cast("list[Value]", result)) for result in results if type(result) is list)
+    return sum(len(result) for result in results if is_array(result))
 
 
 async def _in_time(work: Sequence[Coroutine[Any, Any, Value]], call: Call, timeout: float | None) -> list[Value]:

@@ -8,12 +8,12 @@ from weft.expr.comparisons import Predicate, check_field
 from weft.expr.fields import path_text
 from weft.expr.paths import compile_path
 from weft.expr.rows import names_of, where
-from weft.expr.shapes import ANY, items_of, look
+from weft.expr.shapes import ANY, items_of
 from weft.ir.normalise import made
 from weft.ir.predicates import FieldPredicate
 from weft.patterns.contract import Compiler, Flow, Op, Pattern, Pure, Run, Value, require_list
 from weft.patterns.copies import ONCE, Copies
-from weft.patterns.flows import check_predicate, report_path, takes_array
+from weft.patterns.flows import check_predicate, takes_array
 from weft.ports import Schema
 
 T = TypeVar("T")
@@ -41,9 +41,7 @@ class Filter(Pattern):
     def flow(self, given: Schema, f: Flow) -> Schema:
         if not takes_array(given, "Filter", f):
             return ANY
-        found = look(items_of(given), compile_path(self.predicate.field))
-        report_path(found, self.predicate.field, f, "predicate", "field")
-        check_predicate(self.predicate, found.schema, f, "predicate")
+        check_predicate(self.predicate, items_of(given), f, "predicate")
         return given
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.expr.shapes import Found, fits, may_be, type_of, types_of
+from weft.expr.paths import compile_path
+from weft.expr.shapes import fits, in_words, look, may_be, type_of, types_of
 from weft.ir.predicates import FieldPredicate
 from weft.patterns.contract import Flow
 from weft.ports import Schema
@@ -21,16 +22,19 @@ def takes_array(given: Schema, who: str, f: Flow, *at: str | int) -> bool:
     return False
 
 
-def report_path(found: Found, path: str, f: Flow, *at: str | int) -> None:
-    """Report a path that its schema cannot have, or may not have."""
+def at_path(given: Schema, path: str, f: Flow, *at: str | int) -> Schema:
+    """Return the schema of a place in a value; report one that cannot be there, or may not be."""
+    found = look(given, compile_path(path))
     if found.verdict == "impossible":
         f.error("PathImpossible", f"Path {path}: {found.reason}", *at, value=path, suggestion=found.suggestion)
     elif found.verdict == "perhaps":
         f.warning("PathUncertain", f"Path {path}: {found.reason}", *at, value=path, suggestion=found.suggestion)
+    return found.schema
 
 
-def check_predicate(predicate: FieldPredicate, field: Schema, f: Flow, *at: str | int) -> None:
-    """Report a predicate that can never hold for such a field."""
+def check_predicate(predicate: FieldPredicate, given: Schema, f: Flow, *at: str | int) -> None:
+    """Report a predicate that can never hold for such a value."""
+    field = at_path(given, predicate.field, f, *at, "field")
     if predicate.op in NUMERIC and not may_be(field, "number"):
         _never(predicate, field, "a number", f, *at)
     elif predicate.op == "contains" and not may_be(field, "string"):
@@ -61,4 +65,4 @@ def _never(predicate: FieldPredicate, field: Schema, wanted: str, f: Flow, *at: 
 def said(schema: Schema) -> str:
     """Return a schema's types in words."""
     types = types_of(schema)
-    return "anything" if types is None else " or ".join(sorted(types))
+    return "anything" if types is None else in_words(types)

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
-from weft.errors import ExecutionFailed, nearest, shown
+from weft.errors import ExecutionFailed, Loc, nearest, shown
 from weft.expr.fields import is_path, path_text
 from weft.expr.paths import compile_path
-from weft.expr.shapes import any_of, array_of, look
+from weft.expr.shapes import any_of, array_of
 from weft.ir.bindings import PathRef
 from weft.ir.nodes import OneOf, PathText
 from weft.ir.normalise import made
@@ -32,8 +32,8 @@ from weft.patterns.contract import (
 )
 from weft.patterns.copies import OFTEN, Copies, bounded, repeats, together
 from weft.patterns.fanout import row_count, scatter
-from weft.patterns.flows import report_path
-from weft.ports import Schema
+from weft.patterns.flows import at_path
+from weft.ports import Schema, is_array, is_object
 
 
 class Recipients(OneOf):
@@ -48,9 +48,9 @@ class Recipients(OneOf):
     def spell(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"path": value} if value.startswith("$") else {"operation": value}
-        if isinstance(value, dict) and not set(cast("dict[str, Any]", value)) & {"path", "operation"}:
-            return {"operation": cast(Any, value)}
-        return cast(Any, value)
+        if is_object(value) and value.keys().isdisjoint({"path", "operation"}):
+            return {"operation": value}
+        return value
 
 
 class RecipientList(Pattern):
@@ -89,28 +89,24 @@ class RecipientList(Pattern):
 
     def flow(self, given: Schema, f: Flow) -> Schema:
         if self.recipients.path is not None:
-            report_path(look(given, compile_path(self.recipients.path)), self.recipients.path, f, "recipients", "path")
+            at_path(given, self.recipients.path, f, "recipients", "path")
         elif self.recipients.operation is not None:
             f.operation(self.recipients.operation, given, "recipients", "operation")
-        into = given
-        if self.input is not None:
-            found = look(given, compile_path(self.input.path))
-            report_path(found, self.input.path, f, "input", "path")
-            into = found.schema
+        into = given if self.input is None else at_path(given, self.input.path, f, "input", "path")
         results = [f.named(name, into, "allowed", index) for index, name in enumerate(self.allowed)]
         return self.aggregation.flow(array_of(any_of(results)), f, "aggregation")
 
-    def names(self) -> Iterable[tuple[str, tuple[str | int, ...]]]:
+    def names(self) -> Iterable[tuple[str, Loc]]:
         return [(name, ("allowed", index)) for index, name in enumerate(self.allowed)]
 
 
 def _chosen(names: Value, tools: Mapping[str, Step]) -> list[Step]:
     if isinstance(names, str):
         names = [names]
-    if not isinstance(names, list):
+    if not is_array(names):
         raise ExecutionFailed(f"Recipients must be a list of names, not {type_name(names)}")
     chosen: dict[str, Step] = {}
-    for name in cast("list[Any]", names):
+    for name in names:
         if not isinstance(name, str) or name not in tools:
             close = nearest(name, tools)
             raise ExecutionFailed(

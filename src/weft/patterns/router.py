@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -12,16 +12,15 @@ from weft.errors import ExecutionFailed, shown
 from weft.expr.cel import compile_conditions
 from weft.expr.comparisons import Predicate, check_field
 from weft.expr.fields import path_text
-from weft.expr.paths import compile_path
-from weft.expr.shapes import any_of, look
+from weft.expr.shapes import any_of
 from weft.ir.nodes import CelText, Node, refuse
 from weft.ir.normalise import made
 from weft.ir.operations import Operation
 from weft.ir.predicates import FieldPredicate
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand, perform
 from weft.patterns.copies import Copies, either
-from weft.patterns.flows import check_predicate, report_path
-from weft.ports import Schema
+from weft.patterns.flows import check_predicate
+from weft.ports import Schema, is_array, is_object
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -41,9 +40,9 @@ class Route(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
-        given = dict(cast("dict[str, Any]", value))
+        given = dict(value)
         for key in ("when", "condition"):
             if isinstance(given.get(key), dict | FieldPredicate):
                 given["predicate"] = given.pop(key)
@@ -68,13 +67,12 @@ class Router(Pattern):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
-        given = cast("dict[str, Any]", value)
-        key = "cases" if "cases" in given else "routes"
-        if not isinstance(routes := given.get(key), list):
-            return given
-        return {**given, key: [_with_id(route, index) for index, route in enumerate(cast("list[Any]", routes))]}
+        key = "cases" if "cases" in value else "routes"
+        if not is_array(routes := value.get(key)):
+            return value
+        return {**value, key: [_with_id(route, index) for index, route in enumerate(routes)]}
 
     @model_validator(mode="after")
     def _ids(self) -> Router:
@@ -110,9 +108,7 @@ class Router(Pattern):
         results: list[Schema] = []
         for index, route in enumerate(self.routes):
             if route.predicate is not None:
-                found = look(given, compile_path(route.predicate.field))
-                report_path(found, route.predicate.field, f, "routes", index, "predicate", "field")
-                check_predicate(route.predicate, found.schema, f, "routes", index, "predicate")
+                check_predicate(route.predicate, given, f, "routes", index, "predicate")
             results.append(f.operation(route.target, given, "routes", index, "target"))
         if self.default is not None:
             results.append(f.operation(self.default, given, "default"))
@@ -120,9 +116,9 @@ class Router(Pattern):
 
 
 def _with_id(route: Any, index: int) -> Any:
-    if not isinstance(route, dict) or cast("dict[str, Any]", route).get("id") is not None:
-        return cast(Any, route)
-    return {**cast("dict[str, Any]", route), "id": f"route_{index}"}
+    if not is_object(route) or route.get("id") is not None:
+        return route
+    return {**route, "id": f"route_{index}"}
 
 
 def _picker(routes: list[Route]) -> Callable[[Value], int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -17,7 +17,7 @@ from weft.patterns.aggregation import FLATTEN, Aggregation, AggregationOp, aggre
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand
 from weft.patterns.copies import Copies, bounded, together
 from weft.patterns.fanout import row_count, scatter
-from weft.ports import Schema
+from weft.ports import Schema, is_array, is_object
 
 MAX_TARGETS = 1000
 
@@ -38,11 +38,11 @@ class ScatterGather(Pattern):
     @classmethod
     def spell(cls, value: Any) -> Any:
         """Refuse too many targets before any of them is read."""
-        targets = cast("dict[str, Any]", value).get("targets") if isinstance(value, dict) else None
-        if isinstance(targets, list) and (count := len(cast("list[Any]", targets))) > MAX_TARGETS:
+        targets = value.get("targets") if is_object(value) else None
+        if is_array(targets) and (count := len(targets)) > MAX_TARGETS:
             told, most = f"{count} targets", f"at most {MAX_TARGETS} targets"
             raise refuse("FanOutLimit", told, value=told, expected=most, at=("targets",))
-        return cast(Any, value)
+        return value
 
     @model_validator(mode="after")
     def _possible(self) -> ScatterGather:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -23,8 +23,8 @@ from weft.ir.normalise import made
 from weft.ir.values import unwrap
 from weft.patterns.contract import Compiler, Flow, Op, Pattern, Pure, Run, Value
 from weft.patterns.copies import NEW, OFTEN, ONCE, Copies, guarded, overlap
-from weft.patterns.flows import report_path
-from weft.ports import Schema
+from weft.patterns.flows import at_path
+from weft.ports import Schema, is_array, is_object
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -58,7 +58,7 @@ class Coalesce(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        return {"paths": cast(Any, value)} if isinstance(value, list) else value
+        return {"paths": value} if is_array(value) else value
 
     def read(self) -> Callable[[Value], Value]:
         """Return the look-up."""
@@ -106,7 +106,7 @@ class Concat(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        return {"paths": cast(Any, value)} if isinstance(value, list) else value
+        return {"paths": value} if is_array(value) else value
 
     def read(self) -> Callable[[Value], Value]:
         """Return the join."""
@@ -130,12 +130,11 @@ class Mappings(Node):
     @classmethod
     def spell(cls, value: Any) -> Any:
         """Take the fields without `mappings` around them; a field may have that name, too."""
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
-        given = {key: item for key, item in cast("dict[str, Any]", value).items() if not key.startswith("$")}
-        if len(given) != 1 or not isinstance(inner := given.get("mappings"), dict):
+        given = {key: item for key, item in value.items() if not key.startswith("$")}
+        if len(given) != 1 or not is_object(fields := given.get("mappings")):
             return {"mappings": given}
-        fields = cast("dict[str, Any]", inner)
         source = fields.keys() <= SOURCE_KEYS and not all(isinstance(one, dict | Node) for one in fields.values())
         return {"mappings": given} if source else given
 
@@ -166,9 +165,9 @@ class FieldSource(OneOf):
     def spell(cls, value: Any) -> Any:
         if isinstance(value, str) and value.startswith("$"):
             return {"path": value}
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
-        given = dict(cast("dict[str, Any]", value))
+        given = dict(value)
         if "literal" in given:
             given["literal"] = unwrap(given["literal"])
         if isinstance(given.get("template"), str):
@@ -217,35 +216,36 @@ class FieldSource(OneOf):
                 first, default = self.chosen.read(), self.default
                 return lambda row: copy.deepcopy(default) if (found := first(row)) is None else found
             case _:
-                return cast("Coalesce | Template | Concat", self.chosen).read()
+                source: Coalesce | Template | Concat = self.chosen
+                return source.read()
 
     def flow(self, given: Schema, f: Flow, *at: str | int) -> Schema:
         """Return the schema of this field; report places that cannot be there."""
         match self.kind:
             case "path" if "default" in self.model_fields_set:
-                return any_of([_tried(self.path or "$", given, f, *at, "path"), {"const": self.default}])
+                return any_of([_tried(given, self.path or "$", f, *at, "path"), {"const": self.default}])
             case "path":
-                return _seen(self.path or "$", given, f, *at, "path")
+                return at_path(given, self.path or "$", f, *at, "path")
             case "literal":
                 return {"const": self.literal}
             case "coalesce":
                 paths = enumerate(self.chosen.paths)
-                found = [_tried(path, given, f, *at, "coalesce", "paths", index) for index, path in paths]
+                found = [_tried(given, path, f, *at, "coalesce", "paths", index) for index, path in paths]
                 return any_of([*found, {"type": "null"}])
             case "nested":
                 fields = self.chosen.mappings.items()
                 return object_of({name: one.flow(given, f, *at, "nested", "mappings", name) for name, one in fields})
             case "template":
                 for name, path in self.chosen.vars.items():
-                    _seen(path, given, f, *at, "template", "vars", name)
+                    at_path(given, path, f, *at, "template", "vars", name)
                 return {"type": "string"}
             case _:
                 for index, path in enumerate(self.chosen.paths):
-                    _tried(path, given, f, *at, "concat", "paths", index)
+                    _tried(given, path, f, *at, "concat", "paths", index)
                 return {"type": "string"}
 
 
-def _tried(path: str, given: Schema, f: Flow, *at: str | int) -> Schema:
+def _tried(given: Schema, path: str, f: Flow, *at: str | int) -> Schema:
     """Return the schema of a place that may be missing; one that is always missing was hardly meant."""
     found = look(given, compile_path(path))
     if found.verdict != "impossible":
@@ -253,12 +253,6 @@ def _tried(path: str, given: Schema, f: Flow, *at: str | int) -> Schema:
     told = f"Path {path}: {found.reason}, so it is never used"
     f.warning("PathImpossible", told, *at, value=path, expected="a place that there is", suggestion=found.suggestion)
     return {"type": "null"}
-
-
-def _seen(path: str, given: Schema, f: Flow, *at: str | int) -> Schema:
-    found = look(given, compile_path(path))
-    report_path(found, path, f, *at)
-    return found.schema
 
 
 def _required(path: str) -> Callable[[Value], Value]:
@@ -322,9 +316,9 @@ def schema_map(root: T, fields: U) -> Op[T, U]:
     """
     if not is_path(root):
         raise TypeError("w.schema_map takes a path first: p = w.path(Model); w.schema_map(p, {..})")
-    if not isinstance(fields, dict):
+    if not is_object(fields):
         raise TypeError("w.schema_map takes an object of fields, for instance a dict or a TypedDict")
-    return Op(made(SchemaMap, {"mappings": _sources(cast("dict[str, Any]", fields))}))
+    return Op(made(SchemaMap, {"mappings": _sources(fields)}))
 
 
 def _sources(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -345,19 +339,15 @@ def _source(source: Any) -> Any:
             return _literal(value)
         case FieldSource():
             return source
-        case dict():
-            return _object(cast("dict[str, Any]", source))
         case _:
-            return _literal(plain(source))
+            return _object(source) if is_object(source) else _literal(plain(source))
 
 
 def _literal(value: Any) -> Any:
     """Write a constant; an object that documents would take for a typed wrapper is built from its field instead."""
-    if isinstance(value, dict) and unwrap(value) is not value:
-        return {
-            "nested": {"mappings": {name: {"literal": held} for name, held in cast("dict[str, Any]", value).items()}}
-        }
-    return {"literal": cast(Any, value)}
+    if is_object(value) and unwrap(value) is not value:
+        return {"nested": {"mappings": {name: {"literal": held} for name, held in value.items()}}}
+    return {"literal": value}
 
 
 def _object(source: dict[str, Any]) -> Any:
@@ -375,8 +365,8 @@ def _object(source: dict[str, Any]) -> Any:
 def _texts(value: Any) -> Any:
     if is_path(value):
         return path_text(value)
-    if isinstance(value, list):
-        return [_texts(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {key: _texts(item) for key, item in cast("dict[str, Any]", value).items()}
+    if is_array(value):
+        return [_texts(item) for item in value]
+    if is_object(value):
+        return {key: _texts(item) for key, item in value.items()}
     return value

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator
 
 from weft.errors import (
     DocumentInvalid,
@@ -14,8 +13,10 @@ from weft.errors import (
     ToolFailed,
     UpstreamUnavailable,
     WeftError,
+    errors_in,
     shown,
 )
+from weft.expr.shapes import properties_of
 from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import JSON_TYPES, Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
@@ -23,7 +24,7 @@ from weft.patterns.contract import Call, Pattern, Pure, Run, Step, Value, type_n
 from weft.patterns.copies import NEW, Copies
 from weft.plan.snapshot import Snapshot
 from weft.plan.typeflow import TypeFlow, sole_property, source_ref
-from weft.ports import Invoke, Schema, ToolRef, ToolType, Upstream
+from weft.ports import Invoke, Schema, ToolRef, ToolType, Upstream, is_object
 from weft.registry.graph import check_cycles, check_names, references
 
 JSON = frozenset(JSON_TYPES)
@@ -81,7 +82,7 @@ def compile_document(document: Document, upstream: Upstream, *, problems: Iterab
         DocumentInvalid: with every problem, when there is an error among them.
     """
     found = list(check(document) if problems is None else problems)
-    if any(problem.severity == "error" for problem in found):
+    if errors_in(found):
         raise DocumentInvalid(found)
     compiler = _Compiler(document, upstream)
     return Snapshot(document, {tool.name: compiler.named(tool.name) for tool in document.tools}, tuple(found))
@@ -201,7 +202,7 @@ def _leaf(
 ) -> Run:
     """Return the call of an upstream tool: counted, bounded, its own exceptions told as the tool's failure."""
 
-    async def run(value: Value, call: Any) -> Value:
+    async def run(value: Value, call: Call) -> Value:
         root = call.root
         arguments = value if shape is None else shape(value)
         root.calls_left -= 1
@@ -240,7 +241,7 @@ def _shape(tool: str, schema: Schema) -> Callable[[Value], Value] | None:
         if type(value) is dict:
             return value  # pyright: ignore[reportUnknownVariableType]  (the fields are anything)
         if name is None:
-            candidates = ", ".join(cast("Mapping[str, Any]", schema.get("properties", {}))) or "none"
+            candidates = ", ".join(properties_of(schema)) or "none"
             raise ExecutionFailed(
                 f"Tool '{tool}' takes an object and was given {type_name(value)}",
                 hint=f"give it an object; its properties: {candidates}",
@@ -260,12 +261,11 @@ def _virtual(tool: ToolDef, shape: Callable[[Value], Value] | None) -> Callable[
 
     def prepared(value: Value) -> Value:
         arguments = value if shape is None else shape(value)
-        if type(arguments) is not dict:
+        if not is_object(arguments):
             return arguments
-        given = cast("dict[str, Value]", arguments)
-        if hidden and not hidden.isdisjoint(given):
-            name = next(iter(hidden & given.keys()))
+        if hidden and not hidden.isdisjoint(arguments):
+            name = next(iter(hidden & arguments.keys()))
             raise ExecutionFailed(f"Tool '{tool.name}' takes no argument {shown(name)}")
-        return {**defaults, **given}
+        return {**defaults, **arguments}
 
     return prepared

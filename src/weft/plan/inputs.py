@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from weft.errors import InputError
 from weft.expr.schemas import compile_schema
@@ -11,6 +11,7 @@ from weft.ir.document import ToolDef
 from weft.patterns.contract import type_name
 from weft.patterns.flows import said
 from weft.plan.typeflow import declared_input
+from weft.ports import is_object
 
 
 def accept(tool: ToolDef, arguments: Any) -> Any:
@@ -20,14 +21,13 @@ def accept(tool: ToolDef, arguments: Any) -> Any:
         InputError: there is no sole property.
     """
     types = types_of(declared_input(tool)) if tool.spec is not None else None
-    if types is None or "object" in types or not isinstance(arguments, dict):
+    if types is None or "object" in types or not is_object(arguments):
         return arguments
-    given = cast("dict[str, Any]", arguments)
-    if len(given) == 1:
-        return next(iter(given.values()))
+    if len(arguments) == 1:
+        return next(iter(arguments.values()))
     wanted = said(declared_input(tool))
     raise InputError(
-        f"'{tool.name}' takes {wanted} and was given {type_name(given)} with {len(given)} properties",
+        f"'{tool.name}' takes {wanted} and was given {type_name(arguments)} with {len(arguments)} properties",
         code="InvalidInput",
         hint=f"give it as {wanted}, or as an object with one property",
     )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any
 
-from weft.errors import ExpressionInvalid, Problem, Severity
+from weft.errors import ExpressionInvalid, Loc, Problem, Severity
 from weft.expr.schemas import compile_schema
-from weft.expr.shapes import ANY, deref, fits, named_type, types_of
+from weft.expr.shapes import ANY, below, deref, fits, named_type, properties_of, required_of, types_of
 from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
 from weft.patterns.contract import Pattern
 from weft.patterns.flows import said
 from weft.ports import Schema, ToolRef, Upstream
-
-Loc: TypeAlias = "tuple[str | int, ...]"
 
 
 def declared_input(tool: ToolDef) -> Schema:
@@ -40,8 +38,8 @@ def source_ref(tool: ToolDef) -> ToolRef:
 
 def sole_property(schema: Schema) -> str | None:
     """Return the property that takes a value which is not an object: the only required one, or the only one."""
-    properties = list(cast("Mapping[str, Any]", schema.get("properties", {})))
-    required = [name for name in cast("list[str]", schema.get("required", ())) if name in properties]
+    properties = list(properties_of(schema))
+    required = [name for name in required_of(schema) if name in properties]
     if len(required) == 1:
         return required[0]
     return properties[0] if len(properties) == 1 else None
@@ -147,7 +145,7 @@ class TypeFlow:
         if types is not None and "object" not in types and types_of(wanted) == frozenset({"object"}):
             name = sole_property(wanted)
             if name is None:
-                candidates = ", ".join(cast("Mapping[str, Any]", wanted.get("properties", {}))) or "none"
+                candidates = ", ".join(properties_of(wanted)) or "none"
                 self.error(
                     "NoSoleProperty",
                     f"{tool!r} takes an object and is given {said(given)}; no single property could take it",
@@ -155,8 +153,7 @@ class TypeFlow:
                     expected=f"an object; properties: {candidates}",
                 )
                 return output
-            inner = cast("Mapping[str, Any]", wanted["properties"])[name]
-            wanted = {**inner, "$defs": wanted.get("$defs", {})} if isinstance(inner, Mapping) else ANY
+            wanted = below(wanted, properties_of(wanted)[name])
         self._compare(given, wanted, f"what {tool!r} is given")
         return output
 

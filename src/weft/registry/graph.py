@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from weft.errors import Problem, nearest, shown
+from weft.errors import Loc, Problem, nearest, shown
 from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.operations import CompositionCall, ToolCall
 from weft.ir.walk import walk
 from weft.patterns.contract import Pattern
-
-Loc: TypeAlias = "tuple[str | int, ...]"
 
 MAX_RECURSION = 16
 

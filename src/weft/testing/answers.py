@@ -10,12 +10,22 @@ search: {$late: {seconds: 5, answer: ok}}  the answer comes late
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from weft.errors import DocumentInvalid, ExpressionInvalid, Problem, ToolFailed, UpstreamUnavailable, nearest, shown
+from weft.errors import (
+    DocumentInvalid,
+    ExpressionInvalid,
+    Loc,
+    Problem,
+    ToolFailed,
+    UpstreamUnavailable,
+    nearest,
+    shown,
+)
 from weft.expr.durations import parse_duration
-from weft.ir.normalise import Loc, at
+from weft.ir.normalise import placed
 from weft.ir.read import Source
+from weft.ports import is_array, is_object
 from weft.testing.canned import Answer, Late, in_turn
 
 FORMS = ("$answers", "$error", "$down", "$late")
@@ -23,7 +33,7 @@ FORMS = ("$answers", "$error", "$down", "$late")
 
 def read_answers(value: Any, loc: Loc, problems: list[Problem]) -> dict[str, Answer]:
     """Return a tool's answer for each tool; what is wrong is added to the problems, placed at `loc` and below."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         problems.append(
             Problem(
                 code="WrongType",
@@ -34,8 +44,7 @@ def read_answers(value: Any, loc: Loc, problems: list[Problem]) -> dict[str, Ans
             )
         )
         return {}
-    given = cast("dict[str, Any]", value)
-    return {tool: _answer(tool, answer, (*loc, tool), problems) for tool, answer in given.items()}
+    return {tool: _answer(tool, answer, (*loc, tool), problems) for tool, answer in value.items()}
 
 
 def answers_of(source: Source) -> dict[str, Answer]:
@@ -47,16 +56,15 @@ def answers_of(source: Source) -> dict[str, Answer]:
     problems: list[Problem] = []
     found = read_answers(source.value, (), problems)
     if problems:
-        raise DocumentInvalid([at(problem, source) for problem in problems])
+        raise DocumentInvalid([placed(problem, source) for problem in problems])
     return found
 
 
 def _answer(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer:
-    if not isinstance(value, dict):
+    if not is_object(value):
         return _constantly(value)
-    given = cast("dict[str, Any]", value)
-    forms = [key for key in given if key in FORMS]
-    sole = next(iter(given), "") if len(given) == 1 else ""
+    forms = [key for key in value if key in FORMS]
+    sole = next(iter(value), "") if len(value) == 1 else ""
     if not forms and not sole.startswith("$"):
         return _constantly(value)
     form = forms[0] if forms else sole
@@ -69,8 +77,8 @@ def _answer(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer:
             )
         )  # fmt: skip
         return None
-    if len(given) > 1:
-        other = next(key for key in given if key != form)
+    if len(value) > 1:
+        other = next(key for key in value if key != form)
         problems.append(
             Problem(
                 code="UnknownKey",
@@ -81,7 +89,7 @@ def _answer(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer:
             )
         )
         return None
-    return _READERS[form](tool, given[form], (*loc, form), problems)
+    return _READERS[form](tool, value[form], (*loc, form), problems)
 
 
 def _constantly(value: Any) -> Answer:
@@ -93,7 +101,7 @@ def _constantly(value: Any) -> Answer:
 
 
 def _in_turn(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer:
-    if not isinstance(value, list):
+    if not is_array(value):
         problems.append(
             Problem(
                 code="WrongType",
@@ -104,8 +112,7 @@ def _in_turn(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer
             )
         )
         return None
-    answers = enumerate(cast("list[Any]", value))
-    return in_turn(*(_answer(tool, answer, (*loc, index), problems) for index, answer in answers))
+    return in_turn(*(_answer(tool, answer, (*loc, index), problems) for index, answer in enumerate(value)))
 
 
 def _error(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer:
@@ -125,7 +132,7 @@ def _down(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer:
 
 
 def _late(tool: str, value: Any, loc: Loc, problems: list[Problem]) -> Answer:
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    given = value if is_object(value) else {}
     extra = next((key for key in given if key not in ("seconds", "answer")), None)
     seconds = _seconds(given.get("seconds"))
     if seconds is None or extra is not None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from weft.app import Registry, Upstreams, callable_in, open_registry
 from weft.dsl.local import LocalTools
 from weft.dsl.modules import read_module
-from weft.errors import DocumentInvalid, NotFound, Problem, shown
+from weft.errors import DocumentInvalid, Loc, NotFound, Problem, errors_in, shown
 from weft.ir.document import Document
 from weft.ir.nodes import AnyJson, Node, refuse
-from weft.ir.normalise import Loc, at, read_node
+from weft.ir.normalise import placed, read_node
 from weft.ir.read import Source, read_file
-from weft.ports import Upstream
+from weft.ports import Upstream, is_array, is_object
 from weft.testing.answers import read_answers
 from weft.testing.canned import Answer, Canned
 
@@ -53,11 +53,11 @@ def _is_count(value: Any) -> bool:
 
 
 def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
+    return is_array(value) and all(isinstance(one, str) for one in value)
 
 
 def _are_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_count(one) for one in cast("dict[str, Any]", value).values())
+    return is_object(value) and all(_is_count(one) for one in value.values())
 
 
 class _WrittenCase(Node):
@@ -109,9 +109,9 @@ def read_case_file(path: Path) -> CaseFile:
         DocumentInvalid: with every problem of any of them.
     """
     source = read_file(path)
-    written: _WrittenFile | list[Problem] = read_node(_WrittenFile, source.value)
+    written = read_node(_WrittenFile, source.value)
     if isinstance(written, list):
-        raise DocumentInvalid([at(problem, source) for problem in written])
+        raise DocumentInvalid([placed(problem, source) for problem in written])
     problems: list[Problem] = []
     shared = {} if written.mocks is None else read_answers(written.mocks, ("mocks",), problems)
     answers = [
@@ -130,7 +130,7 @@ def read_case_file(path: Path) -> CaseFile:
             problems.append(_unknown_tool(error, ("cases", index, "tool"), case.tool))
             continue
         cases.append(Case(case.name, case.tool, case.input, canned, document, case.expect))
-    found = [*(at(problem, source) for problem in problems), *elsewhere]
+    found = [*(placed(problem, source) for problem in problems), *elsewhere]
     if found:
         raise DocumentInvalid(found)
     return CaseFile(path, upstreams, tuple(cases))
@@ -156,11 +156,11 @@ def _opened(
 
 
 def _told(error: DocumentInvalid, loc: Loc, name: str, source: Source) -> list[Problem]:
-    wrong = [problem for problem in error.problems if problem.severity == "error"]
+    wrong = errors_in(error.problems)
     if wrong[0].code != "UnreadableFile":
         return wrong
     missing = Problem(code="UnreadableFile", message=wrong[0].message, loc=loc, value=shown(name))
-    return [at(missing, source)]
+    return [placed(missing, source)]
 
 
 def _unknown_tool(error: NotFound, loc: Loc, name: str) -> Problem:

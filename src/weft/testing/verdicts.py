@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from weft.errors import WeftError
 from weft.plan.inputs import accept
+from weft.ports import is_array, is_object
 from weft.run.engine import Result
 from weft.testing.canned import is_in_turn
 from weft.testing.cases import Case, CaseFile, Expect
@@ -89,7 +90,7 @@ def _warnings(expected: Any, got: list[str]) -> Iterator[Mismatch]:
         if len(got) != expected:
             yield Mismatch("warnings", str(expected), _text(got))
         return
-    texts = cast("list[str]", expected)
+    texts: list[str] = expected
     missing = [text for text in texts if not any(text in warning for warning in got)]
     if missing or len(texts) != len(got):
         yield Mismatch("warnings", _text(texts), _text(got))
@@ -97,12 +98,12 @@ def _warnings(expected: Any, got: list[str]) -> Iterator[Mismatch]:
 
 def _calls(expect: Expect, world: FakeWorld) -> Iterator[Mismatch]:
     made = [tool for tool, _ in world.calls]
-    expected: Any = expect.calls
-    if isinstance(expected, list) and expected != made:
-        yield Mismatch("calls", _text(cast("list[str]", expected)), _text(made))
-    elif isinstance(expected, dict):
+    expected = expect.calls
+    if is_array(expected) and expected != made:
+        yield Mismatch("calls", _text(expected), _text(made))
+    elif is_object(expected):
         counts = Counter(made)
-        for tool, count in cast("dict[str, int]", expected).items():
+        for tool, count in expected.items():
             if counts[tool] != count:
                 yield Mismatch(f"calls of {tool}", str(count), str(counts[tool]))
 
@@ -117,18 +118,17 @@ def _spent(case: Case, world: FakeWorld) -> Iterator[Mismatch]:
 
 def differences(expected: Any, got: Any, place: str = "$") -> Iterator[Mismatch]:
     """Yield every place where two values differ, as JSON: 1 is 1.0, and true is not 1."""
-    if isinstance(expected, dict) and isinstance(got, dict):
-        yield from _fields(cast("dict[str, Any]", expected), cast("dict[str, Any]", got), place)
-    elif isinstance(expected, list) and isinstance(got, list):
-        wanted, found = cast("list[Any]", expected), cast("list[Any]", got)
-        for index in range(max(len(wanted), len(found))):
+    if is_object(expected) and is_object(got):
+        yield from _fields(expected, got, place)
+    elif is_array(expected) and is_array(got):
+        for index in range(max(len(expected), len(got))):
             here = f"{place}[{index}]"
-            if index >= len(found):
-                yield Mismatch(f"value at {here}", _text(wanted[index]), "nothing")
-            elif index >= len(wanted):
-                yield Mismatch(f"value at {here}", "nothing", _text(found[index]))
+            if index >= len(got):
+                yield Mismatch(f"value at {here}", _text(expected[index]), "nothing")
+            elif index >= len(expected):
+                yield Mismatch(f"value at {here}", "nothing", _text(got[index]))
             else:
-                yield from differences(wanted[index], found[index], here)
+                yield from differences(expected[index], got[index], here)
     elif isinstance(expected, bool) != isinstance(got, bool) or expected != got:
         yield Mismatch(f"value at {place}", _text(expected), _text(got))
 
@@ -155,16 +155,15 @@ def _contained(expected: Any, got: Any) -> Iterator[Mismatch]:
 
 def _missing(expected: Any, got: Any, place: str) -> Iterator[Mismatch]:
     """Yield what a value lacks: other fields may be there too, and other items before, between and after."""
-    if isinstance(expected, dict) and isinstance(got, dict):
-        found = cast("dict[str, Any]", got)
-        for key, value in cast("dict[str, Any]", expected).items():
-            if key not in found:
+    if is_object(expected) and is_object(got):
+        for key, value in expected.items():
+            if key not in got:
                 yield Mismatch(f"value at {place}.{key}", _text(value), "nothing")
             else:
-                yield from _missing(value, found[key], f"{place}.{key}")
-    elif isinstance(expected, list) and isinstance(got, list):
-        rest = iter(cast("list[Any]", got))
-        for index, item in enumerate(cast("list[Any]", expected)):
+                yield from _missing(value, got[key], f"{place}.{key}")
+    elif is_array(expected) and is_array(got):
+        rest = iter(got)
+        for index, item in enumerate(expected):
             if not any(next(_missing(item, one, ""), None) is None for one in rest):
                 yield Mismatch(f"item {index} of {place}", f"an item with {_text(item)}", _text(got))
                 return
