@@ -65,10 +65,11 @@ def snapshot_of(parsed: Parsed, *upstreams: Upstream) -> Snapshot:
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
     """
-    found = check(parsed.document, known=parsed.broken)
+    upstream = Upstreams(upstreams)
+    found = check(parsed.document, upstream, known=parsed.broken)
     if errors_in((*parsed.problems, *found)):
-        raise DocumentInvalid(problems_of(parsed))
-    return compile_document(parsed.document, Upstreams(upstreams), problems=found)
+        raise DocumentInvalid(problems_of(parsed, upstream))
+    return compile_document(parsed.document, upstream, problems=found)
 
 
 def local(document: Document, *upstreams: Upstream, clock: Clock | None = None, limits: Limits | None = None) -> Engine:
@@ -125,7 +126,9 @@ def compile_file(file: PythonFile, *, split: bool = False) -> tuple[Compiled, Re
     except DocumentInvalid as error:
         raise DocumentInvalid([file.placed(problem) for problem in error.problems]) from None
     tools = Upstreams([compiled.local, LocalTools(file.tools)])
-    found = check(compiled.document, _Declared(compiled, tools))
+    # A tool that is only named may live on any server, so every name counts as known.
+    named = frozenset(one.name for tool in compiled.document.tools for one in references(tool) if not one.composition)
+    found = check(compiled.document, _Declared(compiled, tools), known=named)
     placed = [file.placed(problem, compiled.document) for problem in found]
     return compiled, Registry(compiled.document, tools, placed)
 
@@ -146,10 +149,7 @@ def callable_in(document: Document, tool: str, upstream: Upstream) -> Document:
 
 
 class _Declared:
-    """What Python says of tools: the types of references and functions.
-
-    A tool that is only named may live on any server, so every name counts as known.
-    """
+    """What Python says of tools: the types of references and functions."""
 
     def __init__(self, compiled: Compiled, tools: Upstream) -> None:
         self._compiled = compiled
@@ -159,8 +159,7 @@ class _Declared:
         return None
 
     def describe(self, ref: ToolRef) -> ToolType | None:
-        return self._compiled.types.get(ref.name) or self._tools.describe(ref)
+        return self._compiled.types.get(ref) or self._tools.describe(ref)
 
     def names(self) -> list[str]:
-        tools = self._compiled.document.tools
-        return [one.name for tool in tools for one in references(tool) if not one.composition]
+        return self._tools.names()

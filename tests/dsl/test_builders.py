@@ -235,7 +235,7 @@ REFUSED: list[tuple[Any, type[BaseException], str]] = [
     (lambda: W.when("true", "a"), TypeError, r"write w\.tool\('a'\)"),
     (lambda: W.router(W.when("input.", W.tool("a"))), DocumentInvalid, "routes/0/condition"),
     (W.scatter_gather, DocumentInvalid, "at least 1 item"),
-    (lambda: W.scatter_gather(W.tool("a"), timeout=0), ExpressionInvalid, "0 milliseconds"),
+    (lambda: W.scatter_gather(W.tool("a"), timeout="0s"), ExpressionInvalid, "0"),
     (lambda: W.scatter_gather(W.tool("a"), timeout="5"), ExpressionInvalid, "duration"),
     (lambda: W.scatter_gather(W.tool("a"), min_success=2), DocumentInvalid, "minSuccess 2 of 1"),
     (lambda: W.sort("relevance"), FieldError, "starts with"),

@@ -155,3 +155,19 @@ async def test_a_composition_runs_alike_inline_and_split(split: bool):
     top = w.composition("top", "d", w.pipeline(w.scatter_gather(rows, rows), w.filter(P.n, w.gt(1))))
     document = w.compile(top, split=split).document
     assert await FakeWorld().run("top", [{"n": 1}, {"n": 2}], document=document) == [{"n": 2, "k": "x"}] * 2
+
+
+def test_tools_of_one_name_on_two_servers_keep_their_own_types():
+    one, two = w.tool("a", str, int, server="one"), w.tool("a", int, str, server="two")
+    compiled = w.compile(w.composition("it", "It.", w.pipeline(one, two)))
+    assert {str(ref): types.output for ref, types in compiled.types.items()} == {
+        "one:a": {"type": "integer"},
+        "two:a": {"type": "string"},
+    }
+
+
+def test_two_functions_of_one_name_are_refused():
+    first = w.python_tool(name="same")(lambda: 1)
+    second = w.python_tool(name="same")(lambda: 2)
+    with pytest.raises(DocumentInvalid, match="two Python tools are named 'same'"):
+        w.compile(w.composition("it", "It.", w.pipeline(first, second)))

@@ -200,3 +200,8 @@ def test_what_is_no_predicate_is_refused(given: object, sentence: str):
 def test_what_is_no_path_has_no_predicate():
     with pytest.raises(FieldError, match="'title' is not a path"):
         check_field("title", eq("x"))
+
+
+def test_one_of_a_list_says_that_it_wants_the_values_themselves():
+    with pytest.raises(FieldError, match=r"w\.one_of\(\*values\)"):
+        one_of(["a", "b"])  # pyright: ignore[reportArgumentType, reportCallIssue]  (the mistake)

@@ -39,7 +39,7 @@ def test_the_builder_writes_targets_aggregation_timeout_and_fail_fast():
     assert body["aggregation"] == {"ops": [{"flatten": True}, {"limit": {"count": 2}}]}
     assert (body["timeoutMs"], body["failFast"]) == (5000, True)
     assert w.scatter_gather([A, B]).to_ir() == w.scatter_gather(A, B).to_ir()
-    assert w.scatter_gather(A, timeout="5s").node == w.scatter_gather(A, timeout=5000).node
+    assert w.scatter_gather(A, timeout="5s").node == w.scatter_gather(A, timeout=w.millis(5000)).node
 
 
 @pytest.mark.req("ALG-38", "ALG-57")
@@ -230,3 +230,8 @@ def test_what_cannot_be_is_refused_when_it_is_read():
 async def test_an_upstream_that_is_not_there_is_unavailable_not_a_refusal():
     with pytest.raises(UpstreamUnavailable):
         await FakeWorld(tools={"a": down("gone"), "b": [1]}).run(w.scatter_gather(A, B, fail_fast=True))
+
+
+def test_a_timeout_without_its_unit_is_refused():
+    with pytest.raises(TypeError, match=r"w\.seconds\(5\)"):
+        w.scatter_gather(A, timeout=5)  # pyright: ignore[reportArgumentType]  (the mistake)

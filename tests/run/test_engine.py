@@ -10,7 +10,16 @@ import pytest
 
 import weft as w
 from tests.patterns.worlds import document
-from weft.errors import ExecutionFailed, NotFound, ToolFailed, UpstreamUnavailable, WeftError
+from weft.dsl.local import LocalTools
+from weft.errors import (
+    BudgetSpent,
+    DeadlineExceeded,
+    ExecutionFailed,
+    NotFound,
+    ToolFailed,
+    UpstreamUnavailable,
+    WeftError,
+)
 from weft.ir.document import Document
 from weft.ir.normalise import parse
 from weft.ir.read import read
@@ -208,3 +217,37 @@ async def test_the_research_example_compiles_and_runs():
     )
     assert await world.run(flow, "looms") == "about u4, u2, u3"
     assert sorted(world.calls[:3]) == [("arxiv", "looms"), ("scholar", "looms"), ("web", "looms")]
+
+
+def bomb(last: dict[str, Any]) -> Document:
+    """Return compositions of which each calls the next ten times, seven deep."""
+    steps = [{"operation": {"composition": f"c{at + 1}"}} for at in range(7) for _ in range(10)]
+    tools: list[Any] = [
+        {"name": f"c{at}", "spec": {"pipeline": {"steps": steps[10 * at : 10 * at + 10]}}} for at in range(7)
+    ]
+    return parse(read(json.dumps({"tools": [*tools, {"name": "c7", "spec": last}]}))).document
+
+
+@pytest.mark.parametrize("last", [{"schemaMap": {"mappings": {"a": {"path": "$"}}}}, {"tool": "a"}])
+@pytest.mark.parametrize("trace", [False, True])
+async def test_compositions_that_multiply_each_other_spend_the_budget_of_steps(last: dict[str, Any], trace: bool):
+    engine = FakeWorld(tools={"a": 1}).engine(bomb(last))
+    with pytest.raises(BudgetSpent, match="StepLimit"):
+        await engine.run("c0", None, trace=trace)
+    with pytest.raises(BudgetSpent, match="StepLimit"):
+        await engine.run("c3", None, trace=trace)
+
+
+async def test_a_result_that_comes_late_because_a_tool_kept_the_loop_busy_is_refused():
+    world = FakeWorld()
+
+    @w.python_tool
+    def slow() -> str:
+        """Let time pass without giving anybody else a turn."""
+        world.clock.time += 5
+        return "late"
+
+    engine = world.engine(w.compile(w.composition("it", "It.", w.pipeline(slow))).document, LocalTools([slow]))
+    with pytest.raises(DeadlineExceeded, match="'it' did not finish before its deadline"):
+        await engine.execute("it", {}, timeout=2)
+    assert await engine.execute("it", {}, timeout=6) == "late"

@@ -19,7 +19,7 @@ from weft.ir.normalise import made
 from weft.ir.operations import CompositionCall, kind_of
 from weft.ir.walk import operations_below, rewrite
 from weft.patterns.contract import Op, Pattern, operand
-from weft.ports import ToolType
+from weft.ports import ToolRef, ToolType
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -104,7 +104,7 @@ class Compiled:
 
     document: Document
     local: LocalTools
-    types: dict[str, ToolType]
+    types: dict[ToolRef, ToolType]
 
     @property
     def top_level(self) -> list[str]:
@@ -129,7 +129,7 @@ def compile(*compositions: Composition[Any, Any], split: bool = False) -> Compil
     tools = [one.definition(_spec(one.body.node, hoisted)) for one in chosen]
     tools += [ToolDef(name=name, spec=_spec(node, hoisted)) for node, name in hoisted.values()]
     local = LocalTools([one for one in parts if isinstance(one, PythonTool)])
-    types = {one.name: one.types for one in parts if isinstance(one, ToolReference) and one.types is not None}
+    types = {one.ref: one.types for one in parts if isinstance(one, ToolReference) and one.types is not None}
     return Compiled(Document(tools=tools) if tools else Document(), local, types)
 
 

@@ -22,7 +22,7 @@ from typing import (
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from weft.errors import ExecutionFailed, nearest
+from weft.errors import DocumentInvalid, ExecutionFailed, Problem, nearest
 from weft.expr.types import function_types
 from weft.ir.nodes import JSON_TYPES
 from weft.ir.normalise import made
@@ -163,7 +163,16 @@ class LocalTools:
     """An upstream of Python functions."""
 
     def __init__(self, tools: Iterable[PythonTool[..., Any]] = ()) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools: dict[str, PythonTool[..., Any]] = {}
+        for tool in tools:
+            if self._tools.setdefault(tool.name, tool).function is not tool.function:
+                raise DocumentInvalid(
+                    [
+                        Problem(
+                            code="DuplicateName", message=f"two Python tools are named {tool.name!r}", value=tool.name
+                        )
+                    ]
+                )
 
     def bind(self, ref: ToolRef) -> Invoke | None:
         """Return the function, ready to be called."""

@@ -10,7 +10,7 @@ from weft.ir.bindings import Binding, binding
 from weft.ir.normalise import made
 from weft.ir.operations import AgentCall, ToolCall
 from weft.patterns.contract import Op
-from weft.ports import ToolType
+from weft.ports import ToolRef, ToolType
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -29,6 +29,16 @@ class ToolReference(Op[A, B]):
     def name(self) -> str:
         """The name, which is all that the document says."""
         return self.node.name  # pyright: ignore  (both nodes have one)
+
+    @property
+    def ref(self) -> ToolRef:
+        """What a plan asks an upstream for; a name without a server is looked up by name alone."""
+        if isinstance(self.node, AgentCall):
+            return ToolRef(self.node.name, version=self.node.version, skill=self.node.skill)
+        assert isinstance(self.node, ToolCall)
+        if self.node.server is None:
+            return ToolRef(self.node.name)
+        return ToolRef(self.node.name, self.node.server, self.node.version)
 
 
 @overload

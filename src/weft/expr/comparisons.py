@@ -107,6 +107,8 @@ def one_of(*values: float) -> Predicate[float]: ...
 def one_of(*values: str) -> Predicate[str]: ...
 def one_of(*values: Any) -> Predicate[Any]:
     """The field equals one of the values."""
+    if len(values) == 1 and isinstance(values[0], list | tuple | set):
+        raise FieldError("w.one_of takes the values themselves: w.one_of(*values)")
     return Predicate("in", list(values))
 
 

@@ -26,6 +26,14 @@ _TOKEN = re.compile(
         |(?P<word>true|false|null|NaN|-?Infinity)\b)""",
     re.VERBOSE,
 )
+# Up to the next comma: a key if there is one, then the value if it holds nothing. A container ends the match.
+_CHILD = re.compile(
+    r"""[ \t\n\r]*+(?:(?P<key>"(?:[^"\\]++|\\.)*+")[ \t\n\r]*+:[ \t\n\r]*+)?+
+        (?:(?P<scalar>"(?:[^"\\]++|\\.)*+"|[^"\[\]{},:\s]++)[ \t\n\r]*+(?P<more>,?+))?+""",
+    re.VERBOSE,
+)
+_COMMA = re.compile(r"[ \t\n\r]*+,")
+_skipped = json.JSONDecoder(parse_int=len, parse_float=len).scan_once
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _GRAMMAR = {
     "a value": '[{"0',
@@ -55,6 +63,43 @@ class Place:
 
     at: int
     children: dict[str, Place] | None = None
+
+    def child(self, step: str) -> Place | None:
+        """Return the place of what stands under a key or index."""
+        return None if self.children is None else self.children.get(step)
+
+
+class JsonPlace:
+    """A place in sound JSON that looks for what it holds when asked, and no further than it must.
+
+    Problems are few and documents may be huge: what stands beside the way is skipped and never taken apart.
+    """
+
+    __slots__ = ("_known", "_rest", "_text", "at")
+
+    def __init__(self, text: str, at: int) -> None:
+        self._text, self.at = text, at
+        self._known: dict[str, int] = {}
+        self._rest = _children(text, at)
+
+    def child(self, step: str) -> JsonPlace | None:
+        """Return the place of what stands under a key or index.
+
+        Raises:
+            ValueError: the text is not sound.
+        """
+        if (known := self._known.get(step)) is not None:
+            return JsonPlace(self._text, known)
+        for name, at in self._rest:
+            self._known[name] = at
+            if name == step:
+                return JsonPlace(self._text, at)
+        return None
+
+
+def json_place(text: str) -> JsonPlace:
+    """Return the place of a whole JSON text."""
+    return JsonPlace(text, _after_space(text, 0))
 
 
 class Wrong(Exception):
@@ -125,6 +170,35 @@ def json_events(text: str, limits: DocumentLimits) -> Iterator[Event]:
         at = token.end()
     if (rest := _after_space(text, at)) < len(text):
         raise Wrong("MultipleDocuments", "something follows the end of the document", at=rest, expected="one document")
+
+
+def _children(text: str, at: int) -> Iterator[tuple[str, int]]:
+    """Yield the key or index of each value that a container of sound JSON holds, and where it begins."""
+    if text[at : at + 1] not in ("[", "{"):
+        return
+    at, index, more = at + 1, 0, True
+    while more:
+        found = _CHILD.match(text, at)
+        assert found is not None, "it matches nothing, too"
+        key, scalar = found["key"], found["scalar"]
+        at = found.end() if scalar is None else found.start("scalar")
+        if scalar is None and text[at : at + 1] in ("]", "}"):
+            return
+        name = str(index) if key is None else json.loads(key) if "\\" in key else key[1:-1]
+        yield name, at
+        index += 1
+        if scalar is not None:
+            at, more = found.end(), found["more"] == ","
+        else:
+            comma = _COMMA.match(text, _end(text, at))
+            at, more = (at, False) if comma is None else (comma.end(), True)
+
+
+def _end(text: str, at: int) -> int:
+    try:
+        return _skipped(text, at)[1]
+    except (StopIteration, RecursionError) as error:
+        raise ValueError("not sound JSON") from error
 
 
 def _after_space(text: str, at: int) -> int:
@@ -318,11 +392,11 @@ def problem(wrong: Wrong, *, text: str, at: int, file: str, loc: Loc = ()) -> Pr
     )
 
 
-def find(place: Place, loc: Sequence[str | int]) -> int:
+def find(place: Place | JsonPlace, loc: Sequence[str | int]) -> int:
     """Return the offset of the value at a place (or JSON Pointer), or of the deepest value on the way to it."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in loc.split("/")[1:]] if isinstance(loc, str) else loc
     for step in steps:
-        known = (place.children or {}).get(str(step))
+        known = place.child(str(step))
         if known is None:
             break
         place = known

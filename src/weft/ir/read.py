@@ -29,10 +29,12 @@ from weft.ir.locate import (
     Composer,
     DocumentLimits,
     Event,
+    JsonPlace,
     Place,
     Wrong,
     find,
     json_events,
+    json_place,
     non_finite,
     number,
     problem,
@@ -79,7 +81,9 @@ class Source:
     text: str
     format: Format
     value: Any
-    _places: list[Place] = field(default_factory=list[Place], init=False, repr=False, compare=False)
+    _places: list[Place | JsonPlace] = field(
+        default_factory=list[Place | JsonPlace], init=False, repr=False, compare=False
+    )
     _breaks: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 
     def position(self, loc: Sequence[str | int]) -> tuple[int, int] | None:
@@ -100,12 +104,17 @@ class Source:
         return found[0] if found else None
 
     def _offset(self, loc: Sequence[str | int]) -> int | None:
-        if not self._places:
-            try:
-                self._places.append(_compose(self.text, self.format, file=self.name, limits=_UNLIMITED)[1])
-            except DocumentInvalid:
-                return None
-        return find(self._places[0], loc)
+        try:
+            if not self._places:
+                self._places.append(self._root())
+            return find(self._places[0], loc)
+        except (DocumentInvalid, ValueError):
+            return None
+
+    def _root(self) -> Place | JsonPlace:
+        if self.format == "json":
+            return json_place(self.text)
+        return _compose(self.text, self.format, file=self.name, limits=_UNLIMITED)[1]
 
 
 def read_file(

@@ -118,12 +118,14 @@ Run: TypeAlias = Callable[[Value, Call], Awaitable[Value]]
 class Pure:
     """A compiled operation that only moves data; `rows` maps it over a list in one loop, when that is faster.
 
-    `spans` does the same as `fn` with a span for each step, when there are steps.
+    `spans` does the same as `fn` with a span for each step, when there are steps; `steps` is how many steps it stands
+    for, which may be many more than were written when compositions call each other.
     """
 
     fn: Callable[[Value], Value]
     rows: Callable[[list[Value]], list[Value]] | None = None
     spans: Callable[[Value, Call], Value] | None = None
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +143,12 @@ async def perform(step: Step, value: Value, call: Call, name: str = "") -> Value
     """Run one step as a branch of its own: a span, and the step's name on its errors."""
     inner = call.open(step, value, name) if call.traced else call
     try:
-        if step.pure is None or (step.pure.spans is not None and call.traced):
+        if (pure := step.pure) is not None and pure.steps > 1:
+            call.root.spend_steps(pure.steps)
+        if pure is None or (pure.spans is not None and call.traced):
             result = await step.run(value, inner)
         else:
-            result = step.pure.fn(value)
+            result = pure.fn(value)
     except BaseException as error:
         if isinstance(error, WeftError):
             error.within(name or step.name)

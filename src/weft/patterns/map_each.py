@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from weft.errors import BudgetSpent, WeftError
+from weft.errors import BudgetSpent, DeadlineExceeded, WeftError
 from weft.expr.shapes import ANY, any_of, array_of, items_of
 from weft.ir.normalise import made
 from weft.ir.operations import Operation
@@ -34,6 +34,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 OnError = Literal["fail", "skip", "null"]
 SKIPPED = object()
+MANY_STEPS = 16
+"""Rows on which more is done than this are looked after: between two of them the deadline is asked for."""
 
 
 class MapEach(Pattern):
@@ -46,10 +48,10 @@ class MapEach(Pattern):
     def compile(self, c: Compiler) -> Run | Pure:
         step = c.branch(self.inner, "inner")
         shared = c.copies(self.inner).shared
-        if step.pure is not None and self.on_error == "fail":
+        if step.pure is not None and self.on_error == "fail" and step.pure.steps <= MANY_STEPS:
             loop = _loop(step.pure)
-            return Pure(guarded(loop) if shared else loop)
-        limit, on_error = self.max_concurrency, self.on_error
+            return Pure(guarded(loop) if shared else loop, steps=step.pure.steps)
+        limit, on_error = 1 if step.pure is not None else self.max_concurrency, self.on_error
 
         async def run(value: Value, call: Call) -> Value:
             rows = require_list(value, "MapEach")
@@ -88,7 +90,12 @@ async def _work(step: Step, pending: Any, results: list[Value], call: Call, on_e
     """Take rows until there are none: a worker costs one task, where a task a row would cost thousands."""
     for index, row in pending:
         try:
-            results[index] = await perform(step, row, call, f"[{index}]")
+            if step.pure is None:
+                results[index] = await perform(step, row, call, f"[{index}]")
+            elif call.root.clock.now() < call.deadline:
+                results[index] = step.pure.fn(row)
+            else:
+                raise DeadlineExceeded("the call's deadline has passed")
         except BudgetSpent:
             raise
         except WeftError as error:

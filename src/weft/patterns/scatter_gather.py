@@ -77,13 +77,13 @@ class ScatterGather(Pattern):
 def scatter_gather(
     *targets: Op[Any, Any] | list[Op[Any, Any]],
     aggregate: AggregationOp | list[AggregationOp] | dict[str, Any] | None = None,
-    timeout: Duration | str | int | None = None,
+    timeout: Duration | str | None = None,
     fail_fast: bool = False,
     min_success: int | None = None,
 ) -> Op[Any, Any]:
     """Give the value to every target at the same moment: `w.scatter_gather(a, b, aggregate=[w.flatten()])`.
 
-    `timeout` is a duration (`w.seconds(5)`, "5s") or milliseconds.
+    `timeout` is a duration with its unit: `w.seconds(5)` or "5s".
     """
     given = [one for item in targets for one in (item if isinstance(item, list) else [item])]
     parts = [operand(one, "w.scatter_gather") for one in given]
@@ -93,6 +93,8 @@ def scatter_gather(
         "failFast": fail_fast,
     }
     if timeout is not None:
+        if isinstance(timeout, int | float):
+            raise TypeError(f"a timeout needs its unit: w.seconds({timeout}) or w.millis({timeout})")
         body["timeoutMs"] = as_ms(timeout)
     if min_success is not None:
         body["minSuccess"] = min_success

@@ -27,9 +27,10 @@ def guarded_stage(stage: Stage) -> Stage:
 def chain(stages: list[Stage]) -> Run | Pure:
     """Compile steps of which each takes the result before it: no table of results, no bindings."""
     steps = tuple((stage.step.pure.fn if stage.step.pure else None, stage.step) for stage in stages)
+    count = sum(_steps(stage.step) for stage in stages)
     if all(pure is not None for pure, _ in steps):
-        return Pure(_fused([(step.name, pure) for pure, step in steps if pure is not None]), spans=_spanned(stages))
-    count = len(steps)
+        fused = _fused([(step.name, pure) for pure, step in steps if pure is not None])
+        return Pure(fused, spans=_spanned(stages), steps=count)
     with_spans = tuple((None if step.pure is not None and step.pure.spans else pure, step) for pure, step in steps)
 
     async def run(value: Value, call: Call) -> Value:
@@ -64,6 +65,11 @@ def chain(stages: list[Stage]) -> Run | Pure:
     return run
 
 
+def _steps(step: Step) -> int:
+    """Return how much of the budget of steps a step takes."""
+    return 1 if step.pure is None else step.pure.steps
+
+
 def _fused(steps: Sequence[tuple[str, Callable[[Value], Value]]]) -> Callable[[Value], Value]:
     def run(value: Value) -> Value:
         name = ""
@@ -79,7 +85,7 @@ def _fused(steps: Sequence[tuple[str, Callable[[Value], Value]]]) -> Callable[[V
 
 
 def _spanned(stages: list[Stage]) -> Callable[[Value, Call], Value]:
-    """Return what `_fused` does with a span for each step; a data step is no step of the budget, so neither is this."""
+    """Return what `_fused` does with a span for each step."""
     steps = [(stage.step, stage.step.pure) for stage in stages]
 
     def run(value: Value, call: Call) -> Value:
@@ -112,7 +118,7 @@ def general(stages: list[Stage], output: Read | None) -> Run:
                 results.append(previous)
                 continue
             value = previous if stage.read is None else _read(stage, stage.read, given, previous, results)
-            root.spend_steps(1)
+            root.spend_steps(_steps(step))
             inner = call.open(step, value) if call.traced else call
             try:
                 if root.clock.now() >= call.deadline:

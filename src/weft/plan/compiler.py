@@ -31,14 +31,19 @@ JSON = frozenset(JSON_TYPES)
 
 
 def check(
-    document: Document, upstream: Upstream | None = None, *, known: frozenset[str] = frozenset()
+    document: Document,
+    upstream: Upstream | None = None,
+    *,
+    known: frozenset[str] = frozenset(),
+    elsewhere: frozenset[str] | None = None,
 ) -> list[Problem]:
     """Return every problem that can be found before running: names, circles, types.
 
-    `known` are names that exist although the document does not have them.
+    `known` are names that exist although the document does not have them; `elsewhere` are all that upstreams have,
+    when that is certain: then a name that is nowhere is an error.
     """
-    elsewhere = frozenset(upstream.names()) if upstream is not None else None
     named = [list(references(tool)) for tool in document.tools]
+    known = known if upstream is None else known | frozenset(upstream.names())
     problems = [*check_names(document, named, known, elsewhere), *check_cycles(document, named)]
     if not any(problem.code in ("Cycle", "RecursionLimit") for problem in problems):
         problems += [*_check_transforms(document), *TypeFlow(document, upstream).check()]
@@ -81,7 +86,7 @@ def compile_document(document: Document, upstream: Upstream, *, problems: Iterab
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
     """
-    found = list(check(document) if problems is None else problems)
+    found = list(check(document, upstream) if problems is None else problems)
     if errors_in(found):
         raise DocumentInvalid(found)
     compiler = _Compiler(document, upstream)

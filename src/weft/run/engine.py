@@ -81,19 +81,28 @@ class Engine:
         return self.clock.now() + (limits.timeout if timeout is None else min(timeout, limits.max_timeout))
 
     async def _call(self, step: Step, value: Value, place: Place) -> Value:
-        if (pure := step.pure) is not None:
-            return pure.spans(value, place) if place.traced and pure.spans is not None else pure.fn(value)
         root = place.root
+        if (pure := step.pure) is not None:
+            root.spend_steps(pure.steps)
+            result = pure.spans(value, place) if place.traced and pure.spans is not None else pure.fn(value)
+            return self._in_time(step, result, place)
         task = asyncio.current_task()
         assert task is not None
         self._deadlines.add(root, place.deadline, task)
         try:
-            return await step.run(value, place)
+            result = await step.run(value, place)
         finally:
             self._deadlines.remove(root)
             # Whatever a tool made of being cancelled, the deadline is what happened, unless the caller cancelled too.
             if root.expired and task.uncancel() == 0:
                 raise DeadlineExceeded(f"'{step.name}' did not finish before its deadline") from None
+        return self._in_time(step, result, place)
+
+    def _in_time(self, step: Step, result: Value, place: Place) -> Value:
+        """Refuse a result that comes late because something kept the event loop busy, so that no timer could fire."""
+        if place.root.now() > place.deadline:
+            raise DeadlineExceeded(f"'{step.name}' did not finish before its deadline")
+        return result
 
     def detach(self, work: Coroutine[Any, Any, object], dropped: Dropped = None) -> None:
         """Take over work that outlives its call; when too much is under way, the oldest makes room."""
