@@ -204,3 +204,14 @@ def test_no_case_files_at_all_is_input_that_is_wrong(run: Run):
     done = run("test")
     assert (done.exit_code, "no case files under ." in done.stderr) == (2, True)
     assert run("test", "gone.weft-test.yaml").exit_code == 2
+
+
+@pytest.mark.parametrize("cases", [[3], [{"name": "a", "tool": "a", "expect": 3}]])
+def test_what_is_no_object_is_told_without_the_names_of_classes(run: Run, folder: Path, cases: list[object]):
+    (folder / "a.weft-test.json").write_text(json.dumps({"registry": "r.json", "cases": cases}))
+    done = run("test")
+    assert done.exit_code == 2
+    assert "3 is not an object" in done.stderr
+    assert "expected" in done.stderr
+    assert "Written" not in done.stderr
+    assert "(Expect)" not in done.stderr

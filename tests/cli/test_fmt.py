@@ -84,6 +84,15 @@ def test_the_mode_of_the_file_and_a_link_to_it_are_kept(run: Run, folder: Path):
     assert [one.name for one in sorted(folder.iterdir())] == ["r.json", "real.json"]
 
 
+def test_a_file_that_may_not_be_written_is_left_alone(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder / "r.json").write_text(LOOSE)
+    # Root may write anything, and tests may run as root.
+    monkeypatch.setattr("weft.cli.files.os.access", lambda _path, _mode: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    done = run("fmt", "r.json")
+    assert (done.exit_code, done.stderr) == (2, "error: cannot write r.json: permission denied [UnwritableFile]\n")
+    assert (folder / "r.json").read_text() == LOOSE
+
+
 def test_what_will_be_lost_is_counted(run: Run):
     text = '# one\n$note: n\ntools:\n  - name: a # two\n    description: "# none"\n    inputSchema: {$defs: {}}\n'
     done = run("fmt", "-", input=text)

@@ -74,6 +74,20 @@ def test_every_pattern_is_drawn(run: Run):
     assert len(CATALOGUE) == 9, "draw the new pattern, and name it here"
 
 
+@pytest.mark.parametrize("inside", ["it", "__part"])
+def test_the_condition_of_every_step_stands_on_the_way_to_it(run: Run, folder: Path, inside: str):
+    steps = [{"operation": name, "condition": f"input.{name}"} for name in ("first", "second")]
+    nested = [{"operation": {"pipeline": {"steps": steps}}, "condition": "input.outer"}]
+    tools: list[Any] = [{"name": inside, "spec": {"pipeline": {"steps": nested}}}]
+    if inside != "it":
+        tools.append({"name": "it", "spec": {"pipeline": {"steps": [{"operation": inside}]}}})
+    (folder / "registry.json").write_text(json.dumps({"tools": tools}))
+    mermaid = run("graph", "it").stdout
+    for said in ("if input.outer; if input.first", "if input.second"):
+        assert f'-->|"{said}"| ' in mermaid
+        assert said in texts(run("graph", "it", "--format", "svg").stdout)
+
+
 @pytest.mark.usefixtures("everything")
 def test_text_is_escaped_in_both(run: Run):
     assert 'input.kind == "<b>&"' in texts(run("graph", "all", "--format", "svg").stdout)

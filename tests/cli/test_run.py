@@ -106,6 +106,10 @@ def test_input_comes_from_a_file_or_from_stdin(run: Run, folder: Path):
         (["--input", "@gone.json"], "cannot read the file"),
         (["--input", '{"a": 1, "b": 2}'], "2 properties"),
         (["--timeout", "5"], "--timeout"),
+        (["--timeout", "2h"], "--timeout: 2h is longer than any call may take"),
+        (["--input", "1e400"], "--input:1:1: error: the number is not finite [NonFiniteNumber]"),
+        (["--input", "NaN"], "--input:1:1: error: the number is not finite [NonFiniteNumber]"),
+        (["--input", "1 2"], """--input '"1 2"'"""),
         (["--trace-out", "t.png"], "neither .json nor .svg"),
         (["--tools", "gone.py"], "cannot read the file"),
         (["--registry", "gone.json"], "cannot read the file"),
@@ -116,6 +120,16 @@ def test_input_that_is_wrong_exits_with_2(run: Run, arguments: list[str], senten
     done = run("run", "double", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert sentence in done.stderr
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_longest_timeout_is_that_of_the_engine(run: Run):
+    assert run("run", "double", "--mock", "answers.yaml", "--input", '"x"', "--timeout", "1h").exit_code == 0
+
+
+def test_the_input_is_an_empty_object_unless_given(run: Run, folder: Path):
+    (folder / "t.py").write_text("import weft as w\n@w.python_tool\ndef same(it: dict, /) -> dict:\n    return it\n")
+    assert run("run", "same", "--tools", "t.py").stdout == "{}\n"
 
 
 @pytest.mark.usefixtures("registry")

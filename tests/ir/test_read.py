@@ -214,6 +214,29 @@ def test_11_the_most_values_allowed_are_read(format: Format):
     assert first(text, format, limits=DocumentLimits(nodes=10)).code == "TooManyNodes"
 
 
+@pytest.mark.parametrize("value", ["1", '"x"', "[]", "{ }", '"\\\\"', '"\\"[,"', '["]"]'])
+def test_11_values_are_counted_exactly_before_they_are_read(value: str):
+    text = "\n [" + ", ".join([value] * 50) + "]"
+    nodes = 1 + 50 * (2 if value == '["]"]' else 1)
+    assert len(read(text, limits=DocumentLimits(nodes=nodes), whole_document=False).value) == 50
+    found = first(text, limits=DocumentLimits(nodes=nodes - 1), whole_document=False)
+    assert (found.code, place(found)) == ("TooManyNodes", (2, 2))
+
+
+def test_11_too_many_values_are_refused_without_reading_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reading, "_compose", refuse)
+    monkeypatch.setattr(reading, "_fast_json", refuse)
+    assert first('{"metadata":[' + "1," * 5_000_000 + "1]}").code == "TooManyNodes"
+
+
+def test_a_position_in_json_is_found_without_reading_the_document_again(monkeypatch: pytest.MonkeyPatch):
+    source = read(json.dumps({"many": [[n, {"a": "]"}] for n in range(1000)], "unknown": {"x": 1}}))
+    monkeypatch.setattr(reading, "_compose", refuse)
+    for loc in (["unknown", "x"], ["many", 3, 1, "a"], ["many", 2], ["unknown"], ["many", 1000], ["gone", 1]):
+        assert source.position(loc) is not None
+    assert source.position(["many", 3, 1, "a"]) == source.position("/many/3/1/a")
+
+
 @pytest.mark.parametrize("data", [b"[" * 101, "é" * 60, b"\xff" * 101])
 def test_12_a_document_too_large_is_refused_unread(data: bytes | str):
     assert first(data, limits=DocumentLimits(bytes=100)).code == "TooLarge"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli.files import format_of, write_file
-from weft.cli.output import as_json, error_json, good, note, result, show_problems
+from weft.cli.output import as_json, error_json, good, note, plain, result, result_text, show_problems
+from weft.cli.outside import importing
 from weft.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def _compiled(file: Path, *, split: bool) -> Compiled:
     if file.suffix != ".py":
         hint = "weft fmt rewrites JSON and YAML"
         raise InputError(f"{file} is not a Python file", code="NotPython", hint=hint)
-    module = read_module(file)
+    with importing(file):
+        module = read_module(file)
     if not module.compositions:
         hint = 'write one at the top level: research = w.composition("research", "What it does.", w.pipeline(..))'
         raise InputError(f"{file} has no compositions", code="NoCompositions", hint=hint)
@@ -62,7 +64,7 @@ def _write(compiled: Compiled, output: str) -> None:
 
     ir = compiled.document.to_ir()
     if output == "-":
-        click.echo(write(ir, "json"), nl=False)
+        result_text(write(ir, "json"))
     else:
         write_file(Path(output), write(ir, format_of(Path(output))))
 
@@ -70,7 +72,7 @@ def _write(compiled: Compiled, output: str) -> None:
 def _tell(compiled: Compiled, output: str, *, json_: bool) -> None:
     tell = note if output == "-" else result
     tops, parts = compiled.top_level, compiled.internal
-    where = "standard output" if output == "-" else output
+    where = "standard output" if output == "-" else plain(output)
     if json_:
         tell(as_json({"compositions": tops, "internal": parts, "written": output}))
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.output import plural, result
+from weft.cli.output import plain, plural, result
 
 if TYPE_CHECKING:
     from weft.ports import Upstream
@@ -31,7 +31,7 @@ def command(topic: str) -> None:
 
     result(f"{click.style(TOOL, bold=True)}: a composition of five tools (src: weft/demo/research.py).")
     result("Three sources are asked at once, each is brought to one shape, what is relevant is fetched and summed up.")
-    _heading(f'1. Research on "{topic}"')
+    _heading(plain(f'1. Research on "{topic}"'))
     _show(asyncio.run(_research(topic)))
     _heading("2. The same, while the server of arxiv_search is down")
     down = UpstreamUnavailable("papers.example", "connection refused")
@@ -59,7 +59,7 @@ def _heading(text: str) -> None:
 def _show(done: Result) -> None:
     result(textwrap.indent(str(done.trace), "  "))
     for warning in done.warnings:
-        result(f"\n  {click.style('warning', fg='yellow', bold=True)}: {warning}")
+        result(f"\n  {click.style('warning', fg='yellow', bold=True)}: {plain(warning)}")
     _show_report(done.value)
 
 

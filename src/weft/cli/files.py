@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -26,7 +27,7 @@ def format_of(path: Path) -> Format:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all, and keep its mode.
+    """Write a file whole or not at all, and keep its mode; one that may not be written is left alone.
 
     Raises:
         InputError: it cannot be written.
@@ -43,6 +44,9 @@ def _replace(path: Path, data: bytes) -> None:
         # A device or a pipe is written to: put a file in its place, and it is gone.
         path.write_bytes(data)
         return
+    if path.exists() and not os.access(path, os.W_OK):
+        # Its folder may allow to put another file in its place, but its owner said no.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -65,10 +69,20 @@ def _mode(path: Path) -> int:
 
 
 def standard_input() -> bytes:
-    """Return all that is piped in; a terminal is told how to end it."""
+    """Return all that is piped in; a terminal is told how to end it.
+
+    Raises:
+        InputError: there is nothing to read from.
+    """
+    if sys.stdin is None:
+        raise InputError("cannot read stdin: it is closed", code="UnreadableFile")
     if sys.stdin.isatty():
         click.echo("Reading from the terminal; end with Ctrl-D.", err=True)
-    return sys.stdin.buffer.read()
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot read stdin: {reason}", code="UnreadableFile") from error
 
 
 def know_patterns() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from weft.cli.files import know_patterns, standard_input, write_file
-from weft.cli.output import counted, note, plural, result, show_error
+from weft.cli.output import counted, note, plain, plural, result, result_text, show_error
 from weft.errors import DocumentInvalid, InputError, errors_in
 from weft.ports import is_array, is_object
 
@@ -43,7 +43,7 @@ def _piped(*, check: bool) -> int:
         show_error(error)
         return 2
     if not check:
-        click.echo(text, nl=False)
+        result_text(text)
         return 0
     return int(text.encode() != data)
 
@@ -56,13 +56,13 @@ def _formatted(path: Path, *, check: bool) -> int:
         if path.read_bytes() == text.encode():
             return 0
         if check:
-            result(f"Would rewrite {path}")
+            result(f"Would rewrite {plain(str(path))}")
             return 1
         write_file(path, text)
     except InputError as error:
         show_error(error)
         return 2
-    note(f"Rewrote {path}")
+    note(f"Rewrote {plain(str(path))}")
     return 0
 
 
@@ -78,14 +78,14 @@ def _canonical(source: Source) -> str:
     know_patterns()
     parsed = parse(source)
     if errors_in(parsed.problems):
-        note(f"{source.name} is left as it is: {counted(parsed.problems)}")
+        note(f"{plain(source.name)} is left as it is: {counted(parsed.problems)}")
         raise DocumentInvalid(list(parsed.problems))
     ir = parsed.document.to_ir()
     ignored = _dollar_keys(source.value) - _dollar_keys(ir)
     comments = _comments(source.text) if source.format == "yaml" else 0
     lost = [plural(count, noun) for count, noun in ((ignored, "$-key"), (comments, "comment")) if count > 0]
     if lost:
-        note(f"{source.name}: {' and '.join(lost)} will be lost")
+        note(f"{plain(source.name)}: {' and '.join(lost)} will be lost")
     return write(ir, source.format)
 
 

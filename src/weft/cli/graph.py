@@ -8,7 +8,8 @@ from typing import Literal
 import click
 
 from weft.cli.files import write_file
-from weft.cli.output import note
+from weft.cli.output import note, plain, result_text
+from weft.cli.outside import importing
 from weft.errors import InputError
 
 Picture = Literal["mermaid", "svg"]
@@ -32,10 +33,10 @@ def command(tool: str, registry: Path | None, picture: Picture | None, output: P
     by_name: Picture = "svg" if output is not None and output.suffix == ".svg" else "mermaid"
     drawn = _drawn(tool, registry, picture or by_name)
     if output is None or str(output) == "-":
-        click.echo(drawn, nl=False)
+        result_text(drawn)
         return
     write_file(output, drawn)
-    note(f"Drew {tool} into {output}")
+    note(plain(f"Drew {tool} into {output}"))
 
 
 def _drawn(tool: str, registry: Path | None, picture: Picture) -> str:
@@ -46,5 +47,7 @@ def _drawn(tool: str, registry: Path | None, picture: Picture) -> str:
 
     if registry is None and not DEFAULT.exists():
         raise InputError("there is no ./registry.json", code="NoRegistry", hint="name a registry with --registry")
-    block = blocks_of(open_registry(registry or DEFAULT).valid().document, tool)
+    with importing(file := registry or DEFAULT):
+        opened = open_registry(file).valid()
+    block = blocks_of(opened.document, tool)
     return svg(block, tool) if picture == "svg" else mermaid(block)

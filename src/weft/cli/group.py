@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -29,6 +31,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
 }
 COMMANDS = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 INTERRUPTED = 130
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 class Weft(click.Group):
@@ -73,6 +76,8 @@ class Weft(click.Group):
             return INTERRUPTED
         except WeftError as error:
             return _told(error)
+        except OSError as error:
+            return _unwritable(error) if error.errno in UNWRITABLE and error.filename is None else _unexpected(error)
         except Exception as error:
             return _unexpected(error)
         return code if isinstance(code, int) else 0
@@ -83,7 +88,8 @@ class Weft(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("\nStopped." if sys.stderr.isatty() else "Stopped.", err=True)
+            at_terminal = sys.stderr is not None and sys.stderr.isatty()
+            click.echo("\nStopped." if at_terminal else "Stopped.", err=True)
             ctx.exit(INTERRUPTED)
 
 
@@ -94,12 +100,25 @@ def _told(error: WeftError) -> int:
     return 2 if isinstance(error, InputError) else 1
 
 
+def _unwritable(error: OSError) -> int:
+    """Tell that a stream of the process is full or gone; what it still holds must not fail again at the exit."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+    with suppress(OSError):
+        click.echo(
+            f"error: cannot write the result: {os.strerror(error.errno or 0).lower()} [UnwritableFile]", err=True
+        )
+    return 2
+
+
 def _unexpected(error: Exception) -> int:
-    from weft.cli.output import debugging, show_traceback
+    from weft.cli.output import debugging, plain, show_traceback
+    from weft.cli.outside import text_of
 
     if debugging():
         show_traceback(error)
-    what = " ".join(f"{type(error).__name__}: {error}".split())
+    what = plain(" ".join(f"{type(error).__name__}: {text_of(error)}".split()))
     advice = "please report it to weft's issue tracker, with what WEFT_DEBUG=1 prints"
     click.echo(f"weft has a bug: {what[:200]} ({advice})", err=True)
     return 1

@@ -4,21 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import click
 
-from weft.errors import DocumentInvalid, Problem, WeftError, errors_in
+from weft.errors import DocumentInvalid, ExecutionFailed, InputError, Problem, WeftError, errors_in
 
 COLOURS = {"error": "red", "warning": "yellow"}
+MOST_POINTER = 200
+# What moves a terminal's cursor, breaks its lines or turns its text around; all else can be read, and stays.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(text: str) -> str:
+    """Return a text from outside on one line, its control characters escaped."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def result(text: str) -> None:
     """Print a line of the result."""
-    click.echo(text)
+    result_text(text + "\n")
+
+
+def result_text(text: str) -> None:
+    """Print a result that has line ends of its own.
+
+    Raises:
+        InputError: there is no stdout.
+    """
+    if sys.stdout is None:
+        raise InputError("cannot write the result: stdout is closed", code="UnwritableFile")
+    click.echo(text, nl=False)
 
 
 def note(text: str) -> None:
@@ -27,11 +47,38 @@ def note(text: str) -> None:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON as a reader wants it: indented on a terminal, on one line in a pipe."""
-    pretty = sys.stdout.isatty()
-    return json.dumps(
-        value, ensure_ascii=False, indent=2 if pretty else None, separators=None if pretty else (",", ":")
-    )
+    """Return JSON as a reader wants it: indented on a terminal, on one line in a pipe.
+
+    Raises:
+        ExecutionFailed: the value is not JSON, which only what a tool gave can be.
+    """
+    pretty = sys.stdout is not None and sys.stdout.isatty()
+    form: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, **form)
+        _check_keys(value)
+    except RecursionError:
+        why = "it nests too deeply"
+    except (TypeError, ValueError, OverflowError) as error:
+        why = str(error).partition(";")[0]
+    else:
+        return text
+    raise ExecutionFailed(f"the result is not JSON: {why[:1].lower()}{why[1:]}", code="NotJson")
+
+
+def _check_keys(value: Any) -> None:
+    """Refuse keys that json.dumps would quietly turn into text."""
+    pending: list[Any] = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            held = cast("dict[object, Any]", item)
+            odd = [key for key in held if not isinstance(key, str)]
+            if odd:
+                raise TypeError(f"the key {odd[0]!r} is not a text")
+            pending += held.values()
+        elif isinstance(item, list | tuple):
+            pending += cast("list[Any]", item)
 
 
 def good(text: str) -> str:
@@ -59,18 +106,23 @@ def counted(problems: Iterable[Problem]) -> str:
 def problem_lines(problem: Problem) -> Iterable[str]:
     """Yield a problem for people: where and what on the first line, the details below it."""
     numbers = "".join(f":{number}" for number in (problem.line, problem.column) if number is not None)
-    place = f"{problem.file}{numbers}" if problem.file else problem.pointer or "/"
+    pointer = plain(_cut(problem.pointer))
+    place = f"{plain(problem.file)}{numbers}" if problem.file else pointer or "/"
     severity = click.style(problem.severity, fg=COLOURS[problem.severity], bold=True)
-    yield f"{click.style(place, bold=True)}: {severity}: {problem.message} [{problem.code}]"
-    if problem.file and problem.pointer:
-        yield f"    at {problem.pointer}"
+    yield f"{click.style(place, bold=True)}: {severity}: {plain(problem.message)} [{problem.code}]"
+    if problem.file and pointer:
+        yield f"    at {pointer}"
     told = [
         f"got {problem.value}" if problem.value is not None and problem.value not in problem.message else "",
         f"expected {problem.expected}" if problem.expected is not None else "",
         f"did you mean {problem.suggestion!r}?" if problem.suggestion is not None else "",
     ]
     if any(told):
-        yield "    " + "; ".join(part for part in told if part)
+        yield "    " + "; ".join(plain(part) for part in told if part)
+
+
+def _cut(pointer: str) -> str:
+    return pointer if len(pointer) <= MOST_POINTER else pointer[: MOST_POINTER - 3] + "..."
 
 
 def show_problems(problems: Iterable[Problem], *, err: bool = True) -> None:
@@ -87,11 +139,16 @@ def show_error(error: WeftError) -> None:
     if isinstance(error, DocumentInvalid):
         show_problems(errors_in(error.problems))
         return
-    note(f"{click.style('error', fg='red', bold=True)}: {error.message} [{error.code}]")
+    note(f"{click.style('error', fg='red', bold=True)}: {plain(error.message)} [{error.code}]")
     if error.path:
-        note(f"    in step {' > '.join(error.path)}")
+        note(f"    in step {plain(' > '.join(error.path))}")
     if error.hint:
-        note(f"    {error.hint}")
+        note(f"    {plain(error.hint)}")
+
+
+def warn(text: str) -> None:
+    """Print a warning."""
+    note(f"{click.style('warning', fg='yellow', bold=True)}: {plain(text)}")
 
 
 def debugging() -> bool:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.files import standard_input, write_file
-from weft.cli.output import as_json, error_json, note, result, show_error, show_problems
-from weft.errors import ExpressionInvalid, InputError, WeftError
+from weft.cli.output import as_json, error_json, note, plain, result, show_error, show_problems, warn
+from weft.cli.outside import importing, tool_failure
+from weft.errors import DocumentInvalid, ExecutionFailed, ExpressionInvalid, InputError, WeftError
 
 if TYPE_CHECKING:
     from weft.app import Registry
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from weft.run.trace import Trace
 
 DEFAULT = Path("registry.json")
+NO_JSON = frozenset({"InvalidJson", "EmptyDocument", "MultipleDocuments"})
+MOST_QUOTED = 80
 ANSWERS = """\b
 Answers of --mock, by tool:
   search: [{title: A}]                         the value, for every call
@@ -107,7 +110,7 @@ def _prepare(order: Order) -> Prepared:
     tool = next(one for one in document.tools if one.name == order.tool)
     value = accept(tool, {} if order.input is None else _input(order.input))
     for misfit in misfits(tool, value):
-        _warn(f"The input of '{tool.name}' does not fit: {misfit}")
+        warn(f"The input of '{tool.name}' does not fit: {misfit}")
     return Prepared(document, upstream, value, timeout)
 
 
@@ -118,7 +121,8 @@ def _registry(order: Order) -> Registry:
 
     if order.registry is None and not DEFAULT.exists():
         return Registry(Document(), LocalTools(), [])
-    registry = open_registry(order.registry or DEFAULT).valid()
+    with importing(file := order.registry or DEFAULT):
+        registry = open_registry(file).valid()
     # Names that lead nowhere fail when they are called, if they are.
     show_problems(one for one in registry.problems if one.code != "UnknownName")
     return registry
@@ -134,7 +138,8 @@ def _extra(order: Order) -> list[Upstream]:
     if order.mock is not None:
         found.append(Canned(answers_of(read_file(order.mock))))
     if order.tools is not None:
-        tools = read_module(order.tools).tools
+        with importing(order.tools):
+            tools = read_module(order.tools).tools
         if not tools:
             hint = "put @w.python_tool above its functions"
             raise InputError(f"{order.tools} has no tools", code="NoTools", hint=hint)
@@ -151,20 +156,26 @@ def _input(text: str) -> Any:
         return read(standard_input(), name="<stdin>", format="json", whole_document=False).value
     try:
         return read(text, name="--input", format="json", whole_document=False).value
-    except InputError as error:
-        if text.lstrip()[:1] not in ("{", "[", '"'):
-            hint = f"a text is written with quotes: --input '{json.dumps(text, ensure_ascii=False)}'"
+    except DocumentInvalid as error:
+        if error.problems[0].code in NO_JSON and text.lstrip()[:1] not in ("{", "[", '"'):
+            quoted = json.dumps(text, ensure_ascii=False) if len(text) <= MOST_QUOTED else '".."'
+            hint = f"a text is written with quotes: --input '{quoted}'"
             raise InputError("--input is not JSON", code="InvalidJson", hint=hint) from None
-        raise error
+        raise
 
 
 def _seconds(text: str) -> float:
     from weft.expr.durations import parse_duration
+    from weft.run.limits import Limits
 
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except ExpressionInvalid as error:
         raise InputError(f"--timeout: {error.message}", code=error.code, hint=f"give {error.expected}") from None
+    if seconds > (most := Limits().max_timeout):
+        hint = f"give at most {most:g}s"
+        raise InputError(f"--timeout: {text} is longer than any call may take", code="TimeoutTooLong", hint=hint)
+    return seconds
 
 
 def _check_trace_out(path: Path | None) -> None:
@@ -181,14 +192,30 @@ def _perform(order: Order, prepared: Prepared, *, json_: bool) -> None:
     except WeftError as error:
         _show_trace(order, error.trace)
         _fail(error, json_=json_, code=1)
-        return
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        failure = tool_failure(order.tool, error)
+        if failure is None:
+            raise
+        _fail(failure, json_=json_, code=1)
+    else:
+        _show(order, done, json_=json_)
+
+
+def _show(order: Order, done: Result, *, json_: bool) -> None:
     _show_trace(order, done.trace)
     for warning in done.warnings:
-        _warn(warning)
+        warn(warning)
     told: dict[str, Any] = {"value": done.value, "warnings": done.warnings}
     if done.trace is not None:
         told["trace"] = done.trace.to_json()
-    result(as_json(told if json_ else done.value))
+    try:
+        text = as_json(told if json_ else done.value)
+    except ExecutionFailed as error:
+        _fail(error, json_=json_, code=1)
+    else:
+        result(text)
 
 
 async def _call(tool: str, prepared: Prepared, *, traced: bool) -> Result:
@@ -206,7 +233,8 @@ def _show_trace(order: Order, given: object) -> None:
         return
     trace: Trace = given  # pyright: ignore[reportAssignmentType]  (errors carry it untyped)
     if order.trace:
-        note(str(trace))
+        for line in trace.lines():
+            note(plain(line))
     if order.trace_out is not None:
         write_file(order.trace_out, _drawn(trace, order.trace_out))
 
@@ -217,10 +245,6 @@ def _drawn(trace: Trace, path: Path) -> str:
     return (
         timeline(trace) if path.suffix == ".svg" else json.dumps(trace.to_json(), indent=2, ensure_ascii=False) + "\n"
     )
-
-
-def _warn(text: str) -> None:
-    note(f"{click.style('warning', fg='yellow', bold=True)}: {text}")
 
 
 def _fail(error: WeftError, *, json_: bool, code: int) -> None:

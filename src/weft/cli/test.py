@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.output import as_json, bad, good, result, show_problems
+from weft.cli.output import as_json, bad, good, plain, result, show_problems
+from weft.cli.outside import importing, tool_failure
 from weft.errors import DocumentInvalid, InputError, Problem
 
 if TYPE_CHECKING:
@@ -95,27 +96,37 @@ def _under(path: Path) -> Iterator[Path]:
 def _read(path: Path) -> CaseFile:
     from weft.testing import read_case_file
 
-    return read_case_file(path)
+    with importing(path):
+        return read_case_file(path)
 
 
 def _run(file: CaseFile, case: Any) -> Verdict:
-    from weft.testing import run_case
+    from weft.testing import Verdict, run_case
+    from weft.testing.verdicts import Mismatch
 
-    # What a tool prints must not stand among the results.
-    with redirect_stdout(sys.stderr):
-        return asyncio.run(run_case(file, case))
+    try:
+        # What a tool prints must not stand among the results.
+        with redirect_stdout(sys.stderr):
+            return asyncio.run(run_case(file, case))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        failure = tool_failure(case.tool, error)
+        if failure is None:
+            raise
+        return Verdict(case, (Mismatch("outcome", "a result", failure.message),))
 
 
 def _show(file: CaseFile, verdict: Verdict) -> None:
-    line = f"{file.path}: {verdict.case.name}"
+    line = plain(f"{file.path}: {verdict.case.name}")
     if verdict.passed:
         result(good(line))
         return
     result(bad(line))
     for one in verdict.mismatches[:MOST]:
-        result(f"    {one.what}")
-        result(f"      {click.style('- expected', fg='green')} {one.expected}")
-        result(f"      {click.style('+ got     ', fg='red')} {one.got}")
+        result(f"    {plain(one.what)}")
+        result(f"      {click.style('- expected', fg='green')} {plain(one.expected)}")
+        result(f"      {click.style('+ got     ', fg='red')} {plain(one.got)}")
     if len(verdict.mismatches) > MOST:
         result(f"    and {len(verdict.mismatches) - MOST} more")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli.files import standard_input
-from weft.cli.output import as_json, bad, counted, good, plural, result, show_problems
+from weft.cli.output import as_json, bad, counted, good, plain, plural, result, show_problems
+from weft.cli.outside import importing
 from weft.errors import DocumentInvalid, Problem, errors_in
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def _problems(file: str, *, strict: bool) -> list[Problem]:
 
     try:
         if file.endswith(".py"):
-            return open_registry(Path(file)).problems
+            with importing(Path(file)):
+                return open_registry(Path(file)).problems
         parsed = _parsed(file)
         return [*problems_of(parsed), *(_not_canonical(parsed) if strict else [])]
     except DocumentInvalid as error:
@@ -72,7 +74,8 @@ def _not_canonical(parsed: Parsed) -> list[Problem]:
 
 
 def _summary(found: dict[str, list[Problem]]) -> None:
-    for file, problems in found.items():
+    for name, problems in found.items():
+        file = plain(name)
         if errors_in(problems):
             result(bad(f"{file}: {counted(problems)}"))
         else:

@@ -33,7 +33,7 @@ _CHILD = re.compile(
     re.VERBOSE,
 )
 _COMMA = re.compile(r"[ \t\n\r]*+,")
-_skipped = json.JSONDecoder(parse_int=len, parse_float=len).scan_once
+_skipping = json.JSONDecoder(parse_int=len, parse_float=len)
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _GRAMMAR = {
     "a value": '[{"0',
@@ -75,11 +75,12 @@ class JsonPlace:
     Problems are few and documents may be huge: what stands beside the way is skipped and never taken apart.
     """
 
-    __slots__ = ("_known", "_rest", "_text", "at")
+    __slots__ = ("_opened", "_passed", "_rest", "_text", "at")
 
     def __init__(self, text: str, at: int) -> None:
         self._text, self.at = text, at
-        self._known: dict[str, int] = {}
+        self._passed: dict[str, int] = {}
+        self._opened: dict[str, JsonPlace] = {}
         self._rest = _children(text, at)
 
     def child(self, step: str) -> JsonPlace | None:
@@ -88,12 +89,18 @@ class JsonPlace:
         Raises:
             ValueError: the text is not sound.
         """
-        if (known := self._known.get(step)) is not None:
-            return JsonPlace(self._text, known)
+        if (opened := self._opened.get(step)) is None and (at := self._offset(step)) is not None:
+            opened = self._opened[step] = JsonPlace(self._text, at)
+        return opened
+
+    def _offset(self, step: str) -> int | None:
+        passed = self._passed
+        if (known := passed.get(step)) is not None:
+            return known
         for name, at in self._rest:
-            self._known[name] = at
+            passed[name] = at
             if name == step:
-                return JsonPlace(self._text, at)
+                return at
         return None
 
 
@@ -143,6 +150,12 @@ def non_finite(text: str) -> Wrong:
     return Wrong("NonFiniteNumber", "the number is not finite", expected="a finite number", value=shown(text))
 
 
+def too_many(limits: DocumentLimits, at: int = 0) -> Wrong:
+    """Return the problem with a document that has more values than it may."""
+    most = limits.nodes
+    return Wrong("TooManyNodes", f"the document has over {most} values", at=at, expected=f"at most {most}")
+
+
 def json_events(text: str, limits: DocumentLimits) -> Iterator[Event]:
     """Yield the events of a JSON text; raise `Wrong` where its grammar breaks."""
     opened: list[str] = []
@@ -182,8 +195,10 @@ def _children(text: str, at: int) -> Iterator[tuple[str, int]]:
         assert found is not None, "it matches nothing, too"
         key, scalar = found["key"], found["scalar"]
         at = found.end() if scalar is None else found.start("scalar")
-        if scalar is None and text[at : at + 1] in ("]", "}"):
-            return
+        if scalar is None and (begins := text[at : at + 1]) not in ("[", "{"):
+            if begins and begins in "]}":
+                return
+            raise ValueError("not sound JSON")
         name = str(index) if key is None else json.loads(key) if "\\" in key else key[1:-1]
         yield name, at
         index += 1
@@ -196,8 +211,8 @@ def _children(text: str, at: int) -> Iterator[tuple[str, int]]:
 
 def _end(text: str, at: int) -> int:
     try:
-        return _skipped(text, at)[1]
-    except (StopIteration, RecursionError) as error:
+        return _skipping.raw_decode(text, at)[1]
+    except RecursionError as error:
         raise ValueError("not sound JSON") from error
 
 
@@ -356,8 +371,7 @@ class Composer:
             del self._open[16:]  # a place this deep tells nobody more than its beginning
             raise Wrong("MaxDepth", f"the document nests deeper than {depth}", at=at, expected=f"at most {depth}")
         if self._nodes > self.limits.nodes:
-            nodes = self.limits.nodes
-            raise Wrong("TooManyNodes", f"the document has over {nodes} values", at=at, expected=f"at most {nodes}")
+            raise too_many(self.limits, at)
 
     def _checked(self, value: Any, at: int) -> Any:
         if isinstance(value, Wrong):

@@ -38,6 +38,7 @@ from weft.ir.locate import (
     non_finite,
     number,
     problem,
+    too_many,
 )
 
 __all__ = ["CALL_LIMITS", "DOCUMENT_LIMITS", "DocumentLimits", "Format", "Source", "read", "read_file"]
@@ -53,7 +54,8 @@ _TYPES = {list: "an array", str: "a string", bool: "a boolean", NoneType: "null"
 _WRITTEN = re.compile(r"[^\s,\[\]{}#]*")
 
 _DOUBT: Any = object()
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{},'))
+_NOT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
+_NOT_COUNTED = b" \t\n\r:"
 _STEPS = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
 _LONE_SURROGATE = re.compile(
     r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]",
@@ -151,6 +153,8 @@ def read(
     if not text.strip():
         raise _invalid("EmptyDocument", "empty document", file=name, expected="an object")
     form = format or _FORMATS.get(Path(name).suffix.lower()) or ("json" if text.lstrip()[0] in "{[" else "yaml")
+    if form == "json":
+        _check_count(text, raw, name, limits)
     value = _fast_json(text, raw, limits) if form == "json" else _DOUBT
     if value is _DOUBT:
         value, _ = _compose(text, form, file=name, limits=limits)
@@ -199,10 +203,21 @@ def _compose(text: str, form: Format, *, file: str, limits: DocumentLimits) -> t
     return Composer(text, file=file, limits=limits).compose(events)
 
 
+def _check_count(text: str, raw: bytes, name: str, limits: DocumentLimits) -> None:
+    """Refuse too many values before any is read: reading with care would take minutes to come to the same end."""
+    if len(raw) <= limits.nodes:
+        return
+    marks = _unescaped(raw).translate(None, _NOT_COUNTED)
+    # A quote stays where a string was, so that ["x"] is not taken for [].
+    outside = b'"'.join(marks.split(b'"')[::2])
+    nodes = 1 + sum(map(outside.count, (b",", b"[", b"{"))) - outside.count(b"[]") - outside.count(b"{}")
+    if nodes > limits.nodes:
+        raise DocumentInvalid([problem(too_many(limits), text=text, at=len(text) - len(text.lstrip()), file=name)])
+
+
 def _fast_json(text: str, raw: bytes, limits: DocumentLimits) -> Any:
     """Return the value of a text that is surely sound, else `_DOUBT`."""
-    depth, most_nodes = _shape(raw)
-    if depth > limits.depth or most_nodes > limits.nodes or "\\u0000" in text:
+    if _depth(raw) > limits.depth or "\\u0000" in text:
         return _DOUBT
     if ("\\ud" in text or "\\uD" in text) and _LONE_SURROGATE.search(text.replace("\\\\", "__")):
         return _DOUBT
@@ -212,14 +227,17 @@ def _fast_json(text: str, raw: bytes, limits: DocumentLimits) -> Any:
         return _DOUBT
 
 
-def _shape(raw: bytes) -> tuple[int, int]:
-    """Return how deep a JSON text nests and how many values it has at most, seeing only what is outside strings."""
-    bare = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
+def _depth(raw: bytes) -> int:
+    """Return how deep a JSON text nests, seeing only what is outside strings."""
     # Two quotes that meet, whichever strings they belong to, leave what is inside and outside as it was.
-    marks = bare.translate(None, _NOT_STRUCTURE).replace(b'""', b"")
+    marks = _unescaped(raw).translate(None, _NOT_NESTING).replace(b'""', b"")
     outside = b"".join(marks.split(b'"')[::2])
-    depth = max(accumulate(array("b", outside.translate(_STEPS, b","))), default=0)
-    return depth, 1 + outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+    return max(accumulate(array("b", outside.translate(_STEPS))), default=0)
+
+
+def _unescaped(raw: bytes) -> bytes:
+    """Return a JSON text in which every quote begins or ends a string."""
+    return raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
 
 
 @lru_cache(maxsize=8)

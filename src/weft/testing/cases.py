@@ -33,6 +33,11 @@ class Expect(Node):
     warnings: AnyJson = None
     calls: AnyJson = None
 
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        """Refuse what is no object in the words of a case file."""
+        return _object(value, f"an object with some of {', '.join(cls.model_fields)}")
+
     @model_validator(mode="after")
     def _sensible(self) -> Expect:
         if not self.model_fields_set:
@@ -46,6 +51,12 @@ class Expect(Node):
         if self.calls is not None and not (_are_names(self.calls) or _are_counts(self.calls)):
             raise refuse("WrongType", "calls are a list of tools, or tools with counts", value=shown(self.calls))
         return self
+
+
+def _object(value: Any, expected: str) -> Any:
+    if not is_object(value):
+        raise refuse("WrongType", f"{shown(value)} is not an object", value=shown(value), expected=expected)
+    return value
 
 
 def _is_count(value: Any) -> bool:
@@ -70,6 +81,11 @@ class _WrittenCase(Node):
     input: AnyJson = None
     mocks: AnyJson = None
     expect: Expect
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        """Refuse what is no object in the words of a case file."""
+        return _object(value, "a case: an object with name, tool, input and expect")
 
 
 class _WrittenFile(Node):

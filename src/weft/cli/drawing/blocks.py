@@ -73,6 +73,18 @@ class Frame:
 Block: TypeAlias = "Box | Column | Fan | Frame"
 
 
+def entry_label(label: str, block: Block) -> str:
+    """Return what is said on the way into a block: the label given to it, then that of its first step."""
+    match block:
+        case Column():
+            inner = entry_label(*block.items[0])
+        case Frame():
+            inner = entry_label("", block.block)
+        case _:
+            inner = ""
+    return "; ".join(part for part in (label, inner) if part)
+
+
 def blocks_of(document: Document, name: str) -> Block:
     """Return a tool of a document as blocks, with its input above and its result below.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.cli.drawing.blocks import Block, Box, Branch, Column, Fan, Frame
+from weft.cli.drawing.blocks import Block, Box, Column, Fan, Frame, entry_label
 
 SHAPES = {
     "end": ("([", "])"),
@@ -63,7 +63,7 @@ class _Chart:
         return _Ends(name, (name,))
 
     def _column(self, column: Column, depth: int) -> _Ends:
-        first, *rest = [(label, self.add(block, depth)) for label, block in column.items]
+        first, *rest = [(entry_label(label, block), self.add(block, depth)) for label, block in column.items]
         last = first[1]
         for label, ends in rest:
             self._edges(last.exits, ends.entry, label)
@@ -75,7 +75,7 @@ class _Chart:
         exits: list[str] = []
         for branch in fan.branches:
             ends = self.add(branch.block, depth)
-            self._edges(head.exits, ends.entry, _first_label(branch), dashed=branch.aside)
+            self._edges(head.exits, ends.entry, entry_label(branch.label, branch.block), dashed=branch.aside)
             exits += [] if branch.aside else ends.exits
         if fan.tail is None:
             return _Ends(head.entry, tuple(exits))
@@ -95,12 +95,6 @@ class _Chart:
     def _id(self) -> str:
         self.count += 1
         return f"n{self.count}"
-
-
-def _first_label(branch: Branch) -> str:
-    """Return what is said on the way into a branch: its own words, then those of its first step."""
-    inner = branch.block.items[0][0] if isinstance(branch.block, Column) else ""
-    return "; ".join(part for part in (branch.label, inner) if part)
 
 
 def _text(text: str) -> str:

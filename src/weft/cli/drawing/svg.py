@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from weft.cli.drawing.blocks import Block, Box, Column, Fan, Frame
+from weft.cli.drawing.blocks import Block, Box, Column, Fan, Frame, entry_label
 from weft.cli.drawing.canvas import LABEL, TITLE, Canvas, shortened, width_of
 
 GAP = 34
@@ -65,8 +65,9 @@ def _lay_box(box: Box) -> Laid:
 def _lay_column(column: Column) -> Laid:
     children = [_lay(block) for _, block in column.items]
     # The edge into the first item comes from outside, and whoever draws it makes room for it.
-    gaps = [0.0] + [LABELLED_GAP if label else GAP for label, _ in column.items[1:]]
-    labels = [width_of(shortened(label, MOST_LABEL), LABEL) + 16 for label, _ in column.items]
+    entries = [entry_label(*item) for item in column.items]
+    gaps = [0.0] + [LABELLED_GAP if label else GAP for label in entries[1:]]
+    labels = [width_of(shortened(label, MOST_LABEL), LABEL) + 16 for label in entries]
     left, right = max(one.left for one in children), max([one.right for one in children] + labels)
     return Laid(column, left, right, sum(gaps) + sum(one.height for one in children), tuple(children), tuple(gaps))
 
@@ -84,12 +85,6 @@ def _lay_fan(fan: Fan) -> Laid:
     gap = LABELLED_GAP + 14 if labelled else GAP + 6
     height = head.height + gap + max(one.height for one in branches) + GAP
     return Laid(fan, left, right, height + sum(one.height for one in tail), (head, *branches, *tail), (axis, gap))
-
-
-def entry_label(label: str, block: Block) -> str:
-    """Return what is said on the way into a branch: its own words, then those of its first step."""
-    inner = block.items[0][0] if isinstance(block, Column) else ""
-    return "; ".join(part for part in (label, inner) if part)
 
 
 def _wide_enough(laid: Laid, label: str) -> Laid:
@@ -121,10 +116,10 @@ def _draw(laid: Laid, x: float, y: float, canvas: Canvas) -> None:
 
 
 def _draw_column(laid: Laid, column: Column, x: float, y: float, canvas: Canvas) -> None:
-    for index, ((label, _), child, gap) in enumerate(zip(column.items, laid.children, laid.gaps, strict=True)):
+    for index, (item, child, gap) in enumerate(zip(column.items, laid.children, laid.gaps, strict=True)):
         if index:
             canvas.arrow(x, y, x, y + gap)
-            canvas.label(label, x + 8, y + gap / 2 + 3, "start")
+            canvas.label(entry_label(*item), x + 8, y + gap / 2 + 3, "start")
         _draw(child, x, y + gap, canvas)
         y += gap + child.height
 

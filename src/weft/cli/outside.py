@@ -1,0 +1,86 @@
+"""Code that is not weft's: what a module or a tool raises becomes a sentence, whatever it is."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import walk_tb
+
+import weft
+from weft.errors import DocumentInvalid, Problem, ToolFailed, WeftError
+
+NOT_AUTHORS = ("<", str(Path(weft.__file__).parent), sysconfig.get_path("stdlib"))
+
+
+@contextmanager
+def importing(file: Path) -> Generator[None]:
+    """Tell what a module raises when it is imported as a problem of its file.
+
+    Raises:
+        DocumentInvalid: the module, and not weft, raised something.
+    """
+    try:
+        yield
+    except (WeftError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if not _raised_outside(error):
+            raise
+        where, line = _place(error) or (str(file), None)
+        raise DocumentInvalid(
+            [Problem(code="ModuleFailed", message=_sentence(error), file=where, line=line)]
+        ) from error
+
+
+def tool_failure(tool: str, error: BaseException) -> ToolFailed | None:
+    """Return what a tool raised through the engine as its failure; None when weft itself raised it."""
+    if not _raised_outside(error):
+        return None
+    place = _place(error)
+    return ToolFailed(tool, _sentence(error) + (f" ({place[0]}:{place[1]})" if place is not None else ""))
+
+
+def text_of(error: BaseException) -> str | None:
+    """Return an exception's own text, or None when it cannot even give that."""
+    try:
+        return str(error)
+    except Exception:
+        return None
+
+
+def _raised_outside(error: BaseException) -> bool:
+    # weft raises nothing but exceptions of class Exception.
+    return not isinstance(error, Exception) or _cause(error) is not error or _place(error) is not None
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the exception whose text was asked for when this one was raised, or this one."""
+    above = error.__context__
+    return above if above is not None and text_of(above) is None else error
+
+
+def _place(error: BaseException) -> tuple[str, int] | None:
+    """Return the deepest line of an author's own code that the exception passed through."""
+    found: tuple[str, int] | None = None
+    for frame, line in walk_tb(_cause(error).__traceback__):
+        file = frame.f_code.co_filename
+        if not file.startswith(NOT_AUTHORS) and "site-packages" not in file:
+            found = (file, line)
+    return None if found is None else (_near(found[0]), found[1])
+
+
+def _near(file: str) -> str:
+    here = Path.cwd()
+    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
+
+
+def _sentence(error: BaseException) -> str:
+    cause = _cause(error)
+    if isinstance(cause, SystemExit):
+        return f"it called sys.exit({'' if cause.code is None else repr(cause.code)})"
+    text = text_of(cause)
+    if text is None:
+        return f"{type(cause).__name__}, whose text cannot be shown"
+    return f"{type(cause).__name__}: {text}" if text else type(cause).__name__
