@@ -56,6 +56,18 @@ def json_pointer(loc: Sequence[str | int]) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in loc)
 
 
+def said_by(error: BaseException) -> str:
+    """Return what an exception of other people's code says, also when it has trouble saying it."""
+    name = type(error).__name__
+    if isinstance(error, SystemExit):
+        return f"it called sys.exit({'' if error.code is None else repr(error.code)})"
+    try:
+        text = str(error)
+    except Exception:
+        return f"{name}, whose text cannot be shown"
+    return f"{name}: {text}" if text else name
+
+
 class WeftError(Exception):
     """Anything that weft itself reports; `code` is stable, the sentence may improve."""
 

@@ -101,9 +101,9 @@ async def test_an_output_that_cannot_be_shaped_is_an_error():
     [
         (ValueError("broken"), "Tool 'a' failed: ValueError: broken"),
         (KeyError("x"), "Tool 'a' failed: KeyError: 'x'"),
-        (AssertionError(), "Tool 'a' failed: AssertionError: "),
+        (AssertionError(), "Tool 'a' failed: AssertionError"),
         (TimeoutError("slow"), "Tool 'a' failed: TimeoutError: slow"),
-        (RecursionError(), "Tool 'a' failed: RecursionError: "),
+        (RecursionError(), "Tool 'a' failed: RecursionError"),
     ],
 )
 @pytest.mark.parametrize("flow", [A, w.pipeline(A), w.map_each(A)])
@@ -251,3 +251,27 @@ async def test_a_result_that_comes_late_because_a_tool_kept_the_loop_busy_is_ref
     with pytest.raises(DeadlineExceeded, match="'it' did not finish before its deadline"):
         await engine.execute("it", {}, timeout=2)
     assert await engine.execute("it", {}, timeout=6) == "late"
+
+
+async def test_a_tool_that_would_end_the_program_ends_its_own_call():
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    @w.python_tool
+    def leaves() -> str:
+        """End everything."""
+        raise SystemExit(5)
+
+    @w.python_tool
+    def mute() -> str:
+        """Fail without words."""
+        raise Mute
+
+    for tool, told in (
+        (leaves, "Tool 'leaves' failed: it called sys.exit(5)"),
+        (mute, "Tool 'mute' failed: Mute, whose text"),
+    ):
+        with pytest.raises(ToolFailed) as caught:
+            await FakeWorld().run(w.pipeline(tool), {})
+        assert caught.value.message.startswith(told)

@@ -114,11 +114,11 @@ def _unwritable(error: OSError) -> int:
 
 def _unexpected(error: Exception) -> int:
     from weft.cli.output import debugging, plain, show_traceback
-    from weft.cli.outside import text_of
+    from weft.errors import said_by
 
     if debugging():
         show_traceback(error)
-    what = plain(" ".join(f"{type(error).__name__}: {text_of(error)}".split()))
+    what = plain(" ".join(said_by(error).split()))
     advice = "please report it to weft's issue tracker, with what WEFT_DEBUG=1 prints"
     click.echo(f"weft has a bug: {what[:200]} ({advice})", err=True)
     return 1

@@ -1,4 +1,4 @@
-"""Code that is not weft's: what a module or a tool raises becomes a sentence, whatever it is."""
+"""Code that is not weft's: what a module raises becomes a problem of its file, whatever it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from traceback import walk_tb
 
 import weft
-from weft.errors import DocumentInvalid, Problem, ToolFailed, WeftError
+from weft.errors import DocumentInvalid, Problem, WeftError, said_by
 
 NOT_AUTHORS = ("<", str(Path(weft.__file__).parent), sysconfig.get_path("stdlib"))
 
@@ -30,24 +30,8 @@ def importing(file: Path) -> Generator[None]:
             raise
         where, line = _place(error) or (str(file), None)
         raise DocumentInvalid(
-            [Problem(code="ModuleFailed", message=_sentence(error), file=where, line=line)]
+            [Problem(code="ModuleFailed", message=said_by(_cause(error)), file=where, line=line)]
         ) from error
-
-
-def tool_failure(tool: str, error: BaseException) -> ToolFailed | None:
-    """Return what a tool raised through the engine as its failure; None when weft itself raised it."""
-    if not _raised_outside(error):
-        return None
-    place = _place(error)
-    return ToolFailed(tool, _sentence(error) + (f" ({place[0]}:{place[1]})" if place is not None else ""))
-
-
-def text_of(error: BaseException) -> str | None:
-    """Return an exception's own text, or None when it cannot even give that."""
-    try:
-        return str(error)
-    except Exception:
-        return None
 
 
 def _raised_outside(error: BaseException) -> bool:
@@ -58,7 +42,15 @@ def _raised_outside(error: BaseException) -> bool:
 def _cause(error: BaseException) -> BaseException:
     """Return the exception whose text was asked for when this one was raised, or this one."""
     above = error.__context__
-    return above if above is not None and text_of(above) is None else error
+    return above if above is not None and _is_mute(above) else error
+
+
+def _is_mute(error: BaseException) -> bool:
+    try:
+        str(error)
+    except Exception:
+        return True
+    return False
 
 
 def _place(error: BaseException) -> tuple[str, int] | None:
@@ -74,13 +66,3 @@ def _place(error: BaseException) -> tuple[str, int] | None:
 def _near(file: str) -> str:
     here = Path.cwd()
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
-
-
-def _sentence(error: BaseException) -> str:
-    cause = _cause(error)
-    if isinstance(cause, SystemExit):
-        return f"it called sys.exit({'' if cause.code is None else repr(cause.code)})"
-    text = text_of(cause)
-    if text is None:
-        return f"{type(cause).__name__}, whose text cannot be shown"
-    return f"{type(cause).__name__}: {text}" if text else type(cause).__name__

@@ -14,7 +14,7 @@ import click
 
 from weft.cli.files import standard_input, write_file
 from weft.cli.output import as_json, error_json, note, plain, result, show_error, show_problems, warn
-from weft.cli.outside import importing, tool_failure
+from weft.cli.outside import importing
 from weft.errors import DocumentInvalid, ExecutionFailed, ExpressionInvalid, InputError, WeftError
 
 if TYPE_CHECKING:
@@ -192,13 +192,6 @@ def _perform(order: Order, prepared: Prepared, *, json_: bool) -> None:
     except WeftError as error:
         _show_trace(order, error.trace)
         _fail(error, json_=json_, code=1)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        failure = tool_failure(order.tool, error)
-        if failure is None:
-            raise
-        _fail(failure, json_=json_, code=1)
     else:
         _show(order, done, json_=json_)
 

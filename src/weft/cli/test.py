@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.output import as_json, bad, good, plain, result, show_problems
-from weft.cli.outside import importing, tool_failure
+from weft.cli.outside import importing
 from weft.errors import DocumentInvalid, InputError, Problem
 
 if TYPE_CHECKING:
@@ -101,20 +101,11 @@ def _read(path: Path) -> CaseFile:
 
 
 def _run(file: CaseFile, case: Any) -> Verdict:
-    from weft.testing import Verdict, run_case
-    from weft.testing.verdicts import Mismatch
+    from weft.testing import run_case
 
-    try:
-        # What a tool prints must not stand among the results.
-        with redirect_stdout(sys.stderr):
-            return asyncio.run(run_case(file, case))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        failure = tool_failure(case.tool, error)
-        if failure is None:
-            raise
-        return Verdict(case, (Mismatch("outcome", "a result", failure.message),))
+    # What a tool prints must not stand among the results.
+    with redirect_stdout(sys.stderr):
+        return asyncio.run(run_case(file, case))
 
 
 def _show(file: CaseFile, verdict: Verdict) -> None:

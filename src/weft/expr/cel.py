@@ -127,11 +127,9 @@ def _explained(text: str, report: str, variables: Sequence[str]) -> ExpressionIn
 
 def _invalid(text: str, reason: str, code: str, position: int | None = None, **parts: str | None) -> ExpressionInvalid:
     where = "" if position is None else f" at {position}"
-    expected, suggestion = parts.get("expected"), parts.get("suggestion")
+    expected, close = parts.get("expected"), parts.get("suggestion")
     message = f"Invalid condition {shown(text)}{where}: {reason}"
-    return ExpressionInvalid(
-        message, code=code, value=text, position=position, expected=expected, suggestion=suggestion
-    )
+    return ExpressionInvalid(message, code=code, value=text, position=position, expected=expected, suggestion=close)
 
 
 def _evaluate(text: str, expression: cel.Expression, activation: cel.Activation) -> bool | str:

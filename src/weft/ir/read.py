@@ -29,17 +29,14 @@ from weft.ir.locate import (
     Composer,
     DocumentLimits,
     Event,
-    JsonPlace,
-    Place,
     Wrong,
-    find,
     json_events,
-    json_place,
     non_finite,
     number,
     problem,
     too_many,
 )
+from weft.ir.places import JsonPlace, Place, find, json_place
 
 __all__ = ["CALL_LIMITS", "DOCUMENT_LIMITS", "DocumentLimits", "Format", "Source", "read", "read_file"]
 

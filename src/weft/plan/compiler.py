@@ -14,6 +14,7 @@ from weft.errors import (
     UpstreamUnavailable,
     WeftError,
     errors_in,
+    said_by,
     shown,
 )
 from weft.expr.shapes import properties_of
@@ -224,9 +225,12 @@ def _leaf(
                 raise
             raise ToolFailed(tool, "it was cancelled from within") from error
         except ConnectionError as error:
-            raise UpstreamUnavailable(tool, str(error) or type(error).__name__) from error
-        except Exception as error:
-            raise ToolFailed(tool, f"{type(error).__name__}: {error}") from error
+            raise UpstreamUnavailable(tool, said_by(error)) from error
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            # Even a tool that would end the whole program only ends its own call.
+            raise ToolFailed(tool, said_by(error)) from error
         finally:
             root.leave()
         if result.__class__ not in JSON:

@@ -172,5 +172,5 @@ def _missing(expected: Any, got: Any, place: str) -> Iterator[Mismatch]:
 
 
 def _text(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
