@@ -54,14 +54,11 @@ class Conditions:
     """Compiled conditions over the same variables."""
 
     def __init__(self, env: cel.Env, compiled: list[tuple[str, cel.Expression]], fields: _Fields) -> None:
-        self._env = env
-        self._compiled = compiled
-        self._fields = fields
+        self._env, self._compiled, self._fields = env, compiled, fields
         # An Any of a CheckedExpr. What stays cheap on whatever a call may bring is not looked at again.
         messages = [dict(_wire(cast("Any", expression).serialize()))[2] for _, expression in compiled]
         trees = [_tree(dict(_wire(message))[4]) for message in messages]
-        admitted = dict.fromkeys(fields, _ADMITTED)
-        self._costly = [tree if _Meter(admitted).excess(tree) else None for tree in trees]
+        self._costly = [tree if _Meter(dict.fromkeys(fields, _ADMITTED)).excess(tree) else None for tree in trees]
 
     def first(self, values: Mapping[str, Any]) -> int | None:
         """Return the index of the first condition that is true; later ones are not evaluated.
@@ -113,8 +110,7 @@ def _explained(text: str, report: str, variables: Sequence[str]) -> ExpressionIn
     place = _PLACE.search(report)
     reason = _STATUS.sub("", place[3] if place else report)
     line, column = (int(place[1]), int(place[2])) if place else (0, 0)
-    start = sum(len(before) + 1 for before in text.split("\n")[: line - 1])
-    position = start + column - 1 if line > 0 and column > 0 else None
+    position = sum(len(one) + 1 for one in text.split("\n")[: line - 1]) + column - 1 if min(line, column) > 0 else None
     if (unknown := _UNKNOWN.search(reason)) is not None:
         name = unknown[1].split(".")[0]
         start = text.rfind(name, 0, (position or 0) + len(name))
@@ -244,7 +240,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _tree(message: bytes) -> _Node:
-    """Return the tree of a cel.expr.Expr."""
     kind, body = next(_wire(message))
     fields = list(_wire(body))
     names = tuple(str(value, errors="replace") for field, value in fields if field in _NAMES.get(kind, ()))
@@ -365,21 +360,26 @@ def _inner(value: _Value, name: tuple[str, ...] = ()) -> _Value:
     return _Held(fields[name[0]], False) if name[0] in fields else _SCALAR
 
 
-def _joined(sizes: Iterable[_Size], own: float) -> _Size:
+def _joined(values: Iterable[Any], own: float) -> _Size:
+    """Return the size of what holds these values, or values of these sizes."""
     nodes, text, longest, deep = 1.0, 0.0, 0.0, own
-    for size in sizes:
-        nodes += size.nodes
-        if size is not _SCALAR:
-            text, longest, deep = text + size.text, max(longest, size.longest), max(deep, size.deep)
+    for value in values:
+        nodes += 1
+        if isinstance(value, str):
+            size = len(value) if value.isascii() else 4 * len(value)
+            text, longest = text + size, max(longest, size)
+        elif value is not None and not isinstance(value, (int, float)):
+            size = value if isinstance(value, _Size) else _measure(value)
+            nodes, text = nodes + size.nodes - 1, text + size.text
+            longest, deep = max(longest, size.longest), max(deep, size.deep)
     return _Size(nodes, text, longest, own, deep)
 
 
 def _measure(value: Any) -> _Size:
     if isinstance(value, (str, bytes)):
-        size = len(value) * (1 if value.isascii() else 4)
-        return _Size(1, size, size)
+        return _Size(1, 4 * len(value), 4 * len(value)) if not value.isascii() else _Size(1, len(value), len(value))
     children = _children(value)
-    return _joined(map(_measure, children), len(children)) if children else _SCALAR
+    return _joined(children, len(children)) if children else _SCALAR
 
 
 def _children(value: Any) -> Sequence[Any]:
@@ -395,6 +395,6 @@ def _matching(pattern: str, size: float) -> float:
     repeats = [max(int(low or 1), int(high or 1)) for low, high in _REPEAT.findall(pattern)]
     copies = min(1000, math.prod(count + 1 for count in repeats)) if "(" in pattern or "}{" in pattern else 1
     parts = ((len(pattern) + 1) * copies + sum(repeats)) * (500 if "\\p" in pattern.lower() else 1)
-    if _PLAIN.fullmatch(pattern):
+    if parts <= 64 and _PLAIN.fullmatch(pattern):
         return 4000 + 1000 * parts + 2 * size
     return 4000 + 2400 * parts + 400 * min(size, 2 ** min(parts, 60)) + size * (2 if parts <= 10 else 8 * parts)
