@@ -225,7 +225,8 @@ def _leaf(
                 raise
             raise ToolFailed(tool, "it was cancelled from within") from error
         except ConnectionError as error:
-            raise UpstreamUnavailable(tool, said_by(error)) from error
+            reason = said_by(error).removeprefix(f"{type(error).__name__}: ")
+            raise UpstreamUnavailable(tool, reason) from error
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
