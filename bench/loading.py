@@ -77,3 +77,13 @@ def crowded(tools: int) -> Engine:
     steps = [{"id": f"s{at}", "operation": {"tool": {"name": f"v{tools // (at + 1) - 1}"}}} for at in range(3)]
     entries.append({"name": "it", "spec": {"pipeline": {"steps": steps}}})
     return Engine(compile_document(Document.model_validate({"tools": entries}), local))
+
+
+def main() -> None:
+    """Print the stages of one load: a small document first, so that models are built, then the large one, unseen."""
+    load(document(1))
+    print(json.dumps(load(document(COMPOSITIONS))))
+
+
+if __name__ == "__main__":
+    main()
