@@ -9,7 +9,12 @@
     ├── ExecutionFailed            a composition cannot go on with the value it was given
     ├── ToolFailed                 the tool ran and said no: the model must see it
     └── InfrastructureError        may be retried by rule
-        ├── UpstreamUnavailable    refused, gone, unreachable
+        ├── UpstreamUnavailable    refused, unreachable: the request was not taken
+        │   └── SessionGone        a legacy session that the server has forgotten
+        ├── UpstreamDied           gone with the request in flight: it may have done the work
+        ├── UpstreamProtocolError  it answered, and the answer is not one
+        ├── UpstreamMessageTooLarge
+        ├── UpstreamAuth           it does not accept weft's credentials
         ├── DeadlineExceeded       late
         └── LimitExceeded          something is larger than its limit
             └── BudgetSpent        a budget that all branches of a root call share: no pattern may swallow it
@@ -246,14 +251,83 @@ class InfrastructureError(WeftError):
 
 
 class UpstreamUnavailable(InfrastructureError):
-    """The server that has the tool cannot be reached."""
+    """The server that has the tool cannot be reached; only `sent=True` says that it may have done the work."""
 
     code = "UpstreamUnavailable"
     origin: Origin = "upstream"
 
-    def __init__(self, server: str, reason: str) -> None:
-        super().__init__(f"Upstream '{server}' is unavailable: {reason}")
+    def __init__(
+        self,
+        server: str,
+        reason: str,
+        *,
+        sent: bool = False,
+        status: int | None = None,
+        retry_after: float | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(f"Upstream '{server}' is unavailable: {reason}", code=code)
         self.server = server
+        self.status = status
+        self.retry_after = retry_after
+        self.retryable = "unknown-outcome" if sent else "yes"
+
+
+class SessionGone(UpstreamUnavailable):
+    """The server has forgotten the session of a legacy client, and did not look at the request."""
+
+    code = "SessionGone"
+
+
+class UpstreamDied(InfrastructureError):
+    """The server went away before it answered; only `sent=False` says that it cannot have done the work."""
+
+    code = "UpstreamDied"
+    origin: Origin = "upstream"
+
+    def __init__(self, server: str, reason: str, *, sent: bool = True) -> None:
+        super().__init__(f"Upstream '{server}' died: {reason}")
+        self.server = server
+        self.retryable = "unknown-outcome" if sent else "yes"
+
+
+class UpstreamProtocolError(InfrastructureError):
+    """The server answered, and the answer is not one: the tool may have run, and asking again would not help."""
+
+    code = "UpstreamProtocolError"
+    retryable: Retryable = "no"
+    origin: Origin = "upstream"
+
+    def __init__(self, server: str, reason: str, *, status: int | None = None) -> None:
+        super().__init__(f"Upstream '{server}' broke the protocol: {reason}")
+        self.server = server
+        self.status = status
+
+
+class UpstreamMessageTooLarge(InfrastructureError):
+    """A message of the server is over the limit; the tool may have run, and its answer would be as large again."""
+
+    code = "UpstreamMessageTooLarge"
+    retryable: Retryable = "no"
+    origin: Origin = "upstream"
+
+    def __init__(self, server: str, what: str, *, limit: int) -> None:
+        super().__init__(f"Upstream '{server}' sent too much: {what} (limit {limit} bytes)")
+        self.server = server
+        self.limit = limit
+
+
+class UpstreamAuth(InfrastructureError):
+    """The server does not accept weft's own credentials; the caller's have nothing to do with it."""
+
+    code = "UpstreamAuth"
+    retryable: Retryable = "no"
+    origin: Origin = "upstream"
+
+    def __init__(self, server: str, reason: str, *, status: int | None = None) -> None:
+        super().__init__(f"Upstream '{server}' refused weft's credentials: {reason}")
+        self.server = server
+        self.status = status
 
 
 class DeadlineExceeded(InfrastructureError):

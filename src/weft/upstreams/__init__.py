@@ -1,0 +1,1 @@
+"""Weft as a client: wires to MCP servers, over HTTP and to child processes."""
