@@ -8,6 +8,7 @@
     │   └── NotFound               no tool, composition or step has that name
     ├── ExecutionFailed            a composition cannot go on with the value it was given
     ├── ToolFailed                 the tool ran and said no: the model must see it
+    ├── UpstreamRefused            the server refused the request: a JSON-RPC error, passed on as it is
     └── InfrastructureError        may be retried by rule
         ├── UpstreamUnavailable    refused, unreachable: the request was not taken
         │   └── SessionGone        a legacy session that the server has forgotten
@@ -25,7 +26,7 @@ Nothing is classified by its message: `code`, `retryable`, `retry_after`, `origi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -241,6 +242,21 @@ class ToolFailed(WeftError):
         super().__init__(f"Tool '{tool}' failed: {content if isinstance(content, str) else shown(content)}")
         self.tool = tool
         self.content = content
+
+
+class UpstreamRefused(WeftError):
+    """The server answered with a JSON-RPC error, whose code, message and data are passed on as they came."""
+
+    code = "UpstreamRefused"
+    origin: Origin = "upstream"
+
+    def __init__(self, server: str, method: str, error: Mapping[str, Any]) -> None:
+        self.rpc_code: Any = error.get("code")
+        self.rpc_message: Any = error.get("message")
+        self.rpc_data: Any = error.get("data")
+        super().__init__(f"Upstream '{server}' refused {method}: {self.rpc_message} ({shown(self.rpc_code)})")
+        self.server = server
+        self.method = method
 
 
 class InfrastructureError(WeftError):

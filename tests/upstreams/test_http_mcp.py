@@ -11,11 +11,11 @@ from typing import Any
 
 import mcp_types as t
 import pytest
-import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from tests.upstreams.faults import proxying
+from tests.upstreams.listening import listening
 from weft.errors import SessionGone, UpstreamDied
 from weft.upstreams.http import HttpTransport
 
@@ -85,21 +85,8 @@ def running(**options: Any) -> Generator[RealServer]:
     server = Server(
         "real", on_list_tools=list_tools, on_call_tool=real.call, get_tool_input_schema=lambda _name: SCHEMA
     )
-    config = uvicorn.Config(server.streamable_http_app(**options), port=0, log_level="error", ws="none")
-    config.timeout_graceful_shutdown = 1
-    listener = uvicorn.Server(config)
-    sock = config.bind_socket()
-    sock.listen()  # Whoever connects before the server is up waits for it.
-    real.port = sock.getsockname()[1]
-    thread = threading.Thread(target=listener.run, kwargs={"sockets": [sock]})
-    thread.start()
-    try:
+    with listening(server.streamable_http_app(**options)) as real.port:
         yield real
-    finally:
-        listener.should_exit = True
-        thread.join(10)
-        sock.close()
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["streams", "json"])

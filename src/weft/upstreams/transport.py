@@ -28,7 +28,8 @@ class Transport(Protocol):
 
         What else arrives meanwhile goes to `on_message`. `headers` go with the request where the wire has such a thing.
         Cancelling the caller's task gives the request up: over HTTP that closes the stream, which cancels it at a
-        server of the modern era; for a legacy session and for stdio the caller sends notifications/cancelled itself.
+        server of the modern era, and for a legacy session the caller sends notifications/cancelled itself; over stdio
+        the transport sends it, as only the wire knows the id.
 
         Raises:
             UpstreamUnavailable: the request did not reach the server, or the server turned it away unread.
