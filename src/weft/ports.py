@@ -91,3 +91,56 @@ class Upstream(Protocol):
     def names(self) -> list[str]:
         """Return the names of the tools known now, for suggestions."""
         ...
+
+
+class Caller(Protocol):
+    """The client behind a call: what it can do, and how to reach it while the call runs.
+
+    A server gives its progress, log messages and questions to the caller of the request that they belong to.
+    """
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client can do for a server: elicitation, sampling, roots."""
+        ...
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What the client says of itself; a label, never an identity."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """From which level on the client wants log messages, or None when it wants none."""
+        ...
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What goes along in `_meta` of every request that is made for it, such as `traceparent`."""
+        ...
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client asked to be told of progress."""
+        ...
+
+    @property
+    def relays_input(self) -> bool:
+        """Whether a result that asks for input may be returned to it, for it to call again with the answers."""
+        ...
+
+    def progress(self, params: dict[str, Any]) -> None:
+        """Tell it of progress: the params of the notification without a token; it must not block."""
+        ...
+
+    def log(self, params: dict[str, Any]) -> None:
+        """Tell it a log message: the params of the notification; it must not block."""
+        ...
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Ask it (elicitation, sampling, roots): each a method with params; return the results by the same keys.
+
+        Raises:
+            UpstreamRefused: it answered with an error, or cannot be asked.
+        """
+        ...

@@ -14,7 +14,7 @@ from weft.errors import ExecutionFailed, Loc, WeftError
 from weft.ir.nodes import Node
 from weft.ir.operations import kind_of, operation_ir
 from weft.patterns.copies import OFTEN, Copies
-from weft.ports import Clock, Json, Schema
+from weft.ports import Caller, Clock, Json, Schema
 
 A_contra = TypeVar("A_contra", contravariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -27,6 +27,8 @@ class Root(Protocol):
     """What all branches of one root call share."""
 
     clock: Clock
+    context: Caller | None
+    """The client behind the call, when there is one."""
     steps_left: int
     calls_left: int
     places_left: int

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from weft.errors import BudgetSpent, WeftError
 from weft.patterns.contract import Step, Value
-from weft.ports import Clock
+from weft.ports import Caller, Clock
 from weft.run.limits import Limits
 
 Dropped: TypeAlias = "Callable[[], object] | None"
@@ -23,14 +23,15 @@ class Root:
     """What all branches of a root call share; plain counters, since one event loop runs them all."""
 
     __slots__ = (
-        "_aside", "_background", "_waiting", "calls_left", "clock", "expired", "limits", "now", "places_left",
-        "rows_left", "spans", "spans_dropped", "steps_left", "warnings",
+        "_aside", "_background", "_waiting", "calls_left", "clock", "context", "expired", "limits", "now",
+        "places_left", "rows_left", "spans", "spans_dropped", "steps_left", "warnings",
     )  # fmt: skip
 
     spans: list[Place]
 
-    def __init__(self, clock: Clock, limits: Limits, background: Detach) -> None:
+    def __init__(self, clock: Clock, limits: Limits, background: Detach, context: Caller | None = None) -> None:
         self.clock = clock
+        self.context = context
         self.now = clock.now
         self.limits = limits
         self.steps_left = limits.steps
@@ -98,7 +99,7 @@ class Root:
     def aside(self) -> Root:
         """Return what all detached work of the call shares: it must not spend what the call itself needs."""
         if self._aside is None:
-            self._aside = aside = Root(self.clock, self.limits, self._background)
+            self._aside = aside = Root(self.clock, self.limits, self._background, self.context)
             aside.warnings = self.warnings
         return self._aside
 
