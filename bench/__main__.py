@@ -1,139 +1,69 @@
-"""Run the benchmarks of the engine, print them, and write `bench/results/engine.json`."""
+"""Run the benchmarks, print them, and write `bench/results`: all, or the parts that are named.
+
+`python -m bench [engine] [gateway] [--quick]`; --quick measures little, to see that it works, and writes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import platform
-import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
-from bench import chain, loading, others, research, rows
-from bench.page import PAGE, with_table
-from bench.paired import Paired, paired, quiet
+from bench import engine
+from bench.gateway.effort import FULL, QUICK
+from bench.page import PAGE, RESULTS, with_tables
 
-RESULTS = Path(__file__).parent / "results" / "engine.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured number beside the one that was promised."""
-
-    name: str
-    value: float
-    limit: float
-    unit: str
-    detail: dict[str, Any]
-
-    @property
-    def kept(self) -> bool:
-        """Whether the promise is kept."""
-        return self.value <= self.limit
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figure as the result file has it."""
-        told = {"name": self.name, "value": round(self.value, 3), "limit": self.limit, "unit": self.unit}
-        return {**told, "kept": self.kept, **self.detail}
-
-    def __str__(self) -> str:
-        spread = self.detail.get("quartiles")
-        told = f"[{spread[0]:.2f}, {spread[1]:.2f}]" if spread else ""
-        mark = "ok" if self.kept else "OVER"
-        return f"{self.name:<52} {self.value:8.2f} {self.unit:<11} {told:<15} limit {self.limit:<6} {mark}"
+NEEDED = ("aiohttp", "uvicorn", "uvloop")
+"""What the yardstick is made of: the bench extra."""
 
 
-def _ratio(name: str, measured: Paired, limit: float) -> Figure:
-    return Figure(name, measured.ratio, limit, "x", measured.to_json())
+def _engine(quick: bool) -> dict[str, Any]:
+    return asyncio.run(engine.measured())
 
 
-def _per_step(name: str, measured: Paired, limit: float) -> Figure:
-    cost = (measured.ours_us - measured.theirs_us) / chain.STEPS
-    detail = {key: value for key, value in measured.to_json().items() if key != "quartiles"}
-    return Figure(name, cost, limit, "us a step", detail)
+def _gateway(quick: bool) -> dict[str, Any]:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise Impossible(f"{', '.join(missing)} is not installed: pip install 'weft[bench]'")
+    from bench.gateway.processes import measurable  # noqa: PLC0415
+    from bench.gateway.run import measured  # noqa: PLC0415
+
+    if not measurable():
+        raise Impossible("this system has no /proc/self/schedstat, which tells the CPU time of a process")
+    return measured(QUICK if quick else FULL)
 
 
-async def engine_figures() -> list[Figure]:
-    """Measure the engine against hand-written Python."""
-    figures: list[Figure] = []
-    engine = research.engine()
-    assert await engine.execute("research", "q") == await research.by_hand("q")
-    untraced = await paired(lambda: engine.execute("research", "q"), lambda: research.by_hand("q"))
-    traced = await paired(lambda: engine.run("research", "q"), lambda: research.by_hand("q"))
-    figures.append(_ratio("research pipeline / by hand", untraced, 1.6))
-    figures.append(_ratio("research pipeline, traced / by hand", traced, 2.0))
-    three = chain.engine()
-    assert await three.execute("chain", "x") == await chain.by_hand("x")
-    figures.append(
-        _per_step(
-            "three no-op tools over bare awaits, traced",
-            await paired(lambda: three.run("chain", "x"), lambda: chain.by_hand("x")),
-            2.0,
-        )
-    )
-    mapped = rows.engine()
-    assert await mapped.execute("rows", rows.ROWS) == await rows.by_hand(rows.ROWS)
-    many = await paired(lambda: mapped.execute("rows", rows.ROWS), lambda: rows.by_hand(rows.ROWS))
-    figures.append(_ratio("mapEach(schemaMap), 100,000 rows / a loop", many, 1.5))
-    few, crowd = loading.crowded(10), loading.crowded(10_000)
-    crowded = await paired(lambda: crowd.execute("it", "x"), lambda: few.execute("it", "x"))
-    figures.append(_ratio("a call among 10,000 tools / among 10", crowded, 1.05))
-    return figures
+class Impossible(Exception):
+    """A part that cannot be measured here."""
 
 
-def loading_figure() -> Figure:
-    """Measure from bytes to plans, in CPU seconds: the median of five processes, since a second load finds caches."""
-    command = [sys.executable, "-m", "bench.loading"]
-    told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(5)]
-    runs = sorted((json.loads(one) for one in told), key=lambda run: run["total"])
-    stages = {name: round(seconds, 3) for name, seconds in runs[2].items()}
-    size = len(loading.document(loading.COMPOSITIONS))
-    name = f"loading {loading.COMPOSITIONS:,} compositions ({size / 1e6:.1f} MB)"
-    return Figure(name, runs[2]["total"], 1.5, "s", {"stages_s": stages, "bytes": size})
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {"engine": _engine, "gateway": _gateway}
 
 
-async def compared() -> list[dict[str, Any]]:
-    """Measure the chain in other libraries against the same chain in weft, traced."""
-    three = chain.engine()
-    found: list[dict[str, Any]] = []
-    for name, (release, side) in (await others.installed()).items():
-        measured = await paired(side, lambda: three.run("chain", "x"))
-        found.append({"library": name, "version": release, **measured.to_json()})
-    return found
-
-
-async def main() -> int:
-    """Run everything; exit 1 when a promise is not kept."""
-    same, is_quiet = await quiet(lambda: research.by_hand("q"))
-    print(f"by hand / by hand: {same.ratio:.3f}" + ("" if is_quiet else "  (too noisy: do not trust this run)"))
-    figures = [*await engine_figures(), loading_figure()]
-    for figure in figures:
-        print(figure)
-    libraries = await compared()
-    for one in libraries:
-        took = f"{one['ratio']:.1f}x weft's time ({one['ours_us']:.0f} us)"
-        print(f"{one['library']} {one['version']}: the chain takes {took}")
-    if not libraries:
-        print("langgraph and pydantic-graph are not installed: nothing to compare with")
-    told = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "method": "CPU time; batches in turn; median of paired ratios with quartiles",
-        "same_against_same": same.to_json(),
-        "quiet": is_quiet,
-        "figures": [figure.to_json() for figure in figures],
-        "libraries": libraries,
-    }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(told, indent=2) + "\n")
-    PAGE.write_text(with_table(PAGE.read_text(), told))
-    print(f"written to {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
-    return 0 if all(figure.kept for figure in figures) else 1
+def main(arguments: list[str]) -> int:
+    """Run the parts; exit 1 when a promise is not kept, or a part cannot be measured."""
+    named = [argument for argument in arguments if argument != "--quick"]
+    quick, kept = "--quick" in arguments, True
+    if unknown := set(named) - set(PARTS):
+        print(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    for name in named or PARTS:
+        try:
+            told = PARTS[name](quick)
+        except Impossible as reason:
+            print(f"{name}: cannot be measured: {reason}", file=sys.stderr)
+            kept = False
+            continue
+        kept &= all(figure["kept"] for figure in told["figures"])
+        if not quick:
+            RESULTS.mkdir(exist_ok=True)
+            (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=2) + "\n")
+            PAGE.write_text(with_tables(PAGE.read_text(), {name: told}))
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main(sys.argv[1:]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeAlias
 
 import weft as w
 from weft.app import local_engine
 from weft.run.engine import Engine
 
+Source: TypeAlias = w.Op[Any, Any]
 ROWS = 20
 KEPT = 10
 
@@ -77,10 +78,17 @@ async def by_hand(query: str) -> list[dict[str, Any]]:
 
 
 def engine() -> Engine:
-    """Return an engine that has the composition `research`."""
+    """Return an engine that has the composition `research` over the sources of this module."""
+    return local_engine(
+        composition(w.python_tool(web_search), w.python_tool(arxiv_search), w.python_tool(internal_docs))
+    )
+
+
+def composition(web_source: Source, arxiv_source: Source, internal_source: Source) -> w.Composition[Any, Any]:
+    """Return the composition `research` over three sources."""
     p = w.path({})
     web = w.pipeline(
-        w.python_tool(web_search),
+        web_source,
         w.map_each(
             w.schema_map(
                 p,
@@ -96,7 +104,7 @@ def engine() -> Engine:
         ),
     )
     arxiv = w.pipeline(
-        w.python_tool(arxiv_search),
+        arxiv_source,
         w.map_each(
             w.schema_map(
                 p,
@@ -108,7 +116,7 @@ def engine() -> Engine:
         ),
     )  # fmt: skip
     internal = w.pipeline(
-        w.python_tool(internal_docs),
+        internal_source,
         w.map_each(
             w.schema_map(
                 p,
@@ -124,4 +132,4 @@ def engine() -> Engine:
         w.filter(p.relevance, w.gt(0.7)),
         output=w.from_previous(f"$[:{KEPT}]"),
     )
-    return local_engine(w.composition("research", "Three sources as one.", research))
+    return w.composition("research", "Three sources as one.", research)

@@ -39,10 +39,12 @@ class ToolRef:
 
 @dataclass(frozen=True, slots=True)
 class ToolType:
-    """What is known of a tool's values before it is called."""
+    """What is known of a tool before it is called: its values, and what it says of itself."""
 
     input: Schema | None = None
     output: Schema | None = None
+    description: str | None = None
+    annotations: Mapping[str, Any] | None = None
 
 
 class Timer(Protocol):
@@ -98,6 +100,11 @@ class Caller(Protocol):
 
     A server gives its progress, log messages and questions to the caller of the request that they belong to.
     """
+
+    @property
+    def subject(self) -> str:
+        """Who the client is known to be: `anonymous` when nobody knows."""
+        ...
 
     @property
     def capabilities(self) -> Mapping[str, Any]:

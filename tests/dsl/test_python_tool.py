@@ -199,3 +199,12 @@ def test_types_of_functions_flow_before_running():
     compiled = w.compile(w.composition("top", "d", w.pipeline([add, w.map_each(whole)])))
     problems = check(compiled.document, compiled.local)
     assert [(one.severity, one.code) for one in problems] == [("error", "NotAnArray")]
+
+
+def test_hints_for_clients_are_kept_as_they_were_given():
+    @w.python_tool(annotations={"readOnlyHint": True})
+    def look() -> int:
+        return 1
+
+    assert look.annotations == {"readOnlyHint": True}
+    assert w.python_tool(name="other")(look.function).annotations == {}

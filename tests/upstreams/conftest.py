@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import ipaddress
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run what is about child processes on both loops: each has ways of its own with pipes and signals."""
+    usual: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    both = {**usual, "uvloop": uvloop.new_event_loop}
+    return both if item.path.name in ("test_stdio.py", "test_stdio_ends.py") else usual
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import uvicorn
 
 
 @contextmanager
-def listening(app: Any) -> Generator[int]:
-    """Serve an application, and return its port."""
-    config = uvicorn.Config(app, port=0, log_level="error", ws="none")
+def listening(app: Any, *, port: int = 0) -> Generator[int]:
+    """Serve an application, on any port or a given one, and return it."""
+    config = uvicorn.Config(app, port=port, log_level="error", ws="none")
     config.timeout_graceful_shutdown = 1
     listener = uvicorn.Server(config)
     sock = config.bind_socket()

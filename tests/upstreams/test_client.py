@@ -44,7 +44,7 @@ class Script:
         self.notified: list[dict[str, Any]] = []
         self.tell: OnMessage | None = None
 
-    async def start(self) -> None: ...
+    async def start(self, **_: Any) -> None: ...
 
     async def request(
         self,
@@ -68,6 +68,11 @@ class Script:
             raise answer
         told: Any = answer
         return {"jsonrpc": "2.0", "id": message["id"], **(told if "error" in told else {"result": told})}
+
+    async def follow(
+        self, message: dict[str, Any], *, on_message: OnMessage, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        return await self.request(message, deadline=soon(), on_message=on_message, headers=headers)
 
     async def notify(self, message: dict[str, Any], *, headers: Mapping[str, str] | None = None) -> None:
         self.notified.append(message)

@@ -33,8 +33,8 @@ class Watched:
         self.inner, self.old = inner, old
         self.asked: list[dict[str, Any]] = []
 
-    async def start(self) -> None:
-        await self.inner.start()
+    async def start(self, **listeners: Any) -> None:
+        await self.inner.start(**listeners)
 
     async def request(
         self,
@@ -48,6 +48,11 @@ class Watched:
         if self.old and message["method"] == "server/discover":
             return {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32600, "message": "begin properly"}}
         return await self.inner.request(message, deadline=deadline, on_message=on_message, headers=headers)
+
+    async def follow(
+        self, message: dict[str, Any], *, on_message: OnMessage, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        return await self.inner.follow(message, on_message=on_message, headers=headers)
 
     async def notify(self, message: dict[str, Any], *, headers: Mapping[str, str] | None = None) -> None:
         await self.inner.notify(message, headers=headers)

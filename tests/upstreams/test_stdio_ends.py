@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import resource
 import signal
 import sys
@@ -11,7 +13,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.upstreams.stdio_wires import CHILDREN, HASTY, lives, nothing_left, puppet, until
+from tests.upstreams.stdio_wires import CHILDREN, HASTY, lives, nothing_left, puppet, running_loop, until
 from weft.errors import DeadlineExceeded, UpstreamDied, UpstreamMessageTooLarge, UpstreamUnavailable
 from weft.upstreams.stdio import StdioLimits
 
@@ -29,8 +31,10 @@ async def test_a_child_that_exits_fails_its_calls_with_status_and_last_words_wit
         stderr = "x" * 5000 + "\nAPI_TOKEN=abc123 s3cr3t-of-config\n\x1b[31mboom\n"
         with pytest.raises(UpstreamDied) as died:
             await wire.ask("die", status=3, stderr=stderr)
-        with pytest.raises(UpstreamDied, match="exit status 3"):
+        with pytest.raises(UpstreamDied, match="exit status 3") as other:
             await held
+        # Each call notes on its own error where it passed.
+        assert other.value is not died.value
         assert died.value.retryable == "unknown-outcome"
         assert died.value.message.endswith("API_TOKEN=[redacted] [redacted]\nboom")
         assert "exit status 3" in died.value.message
@@ -98,7 +102,7 @@ async def test_closing_goes_on_when_its_caller_is_cancelled():
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "return"])
 async def test_nothing_outlives_a_gateway_that_ends_without_closing(end: str):
     gateway = await asyncio.create_subprocess_exec(
-        sys.executable, str(CHILDREN / "gateway.py"), end, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        sys.executable, str(CHILDREN / "gateway.py"), end, running_loop(), stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     assert gateway.stdout is not None
     pids = [int(one) for one in (await gateway.stdout.readline()).split()]
@@ -156,6 +160,21 @@ async def test_a_child_that_asks_without_reading_the_answers_costs_a_bounded_mem
         await wire.result("say", raw=ask * 3000)
         assert wire.transport.counters.unwritten_messages > 1000
         assert await wire.result("echo", n=1) == {"n": 1}
+
+
+async def test_the_end_of_a_child_is_noticed_also_where_the_system_has_no_handles_for_processes(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def unknown(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    monkeypatch.setattr(os, "pidfd_open", unknown)
+    async with nothing_left(), puppet() as wire:
+        grandchild = await wire.result("fork")
+        with pytest.raises(UpstreamDied, match="exit status 3"):
+            await wire.ask("die", status=3)
+        assert (await wire.end()).status == 3
+        await until(lambda: not lives(grandchild))
 
 
 async def test_a_line_without_end_kills_the_child_and_fails_its_calls_within_bounded_memory():

@@ -1,75 +1,220 @@
-"""`weft demo`: the research example, run twice."""
+"""`weft demo`: real MCP servers behind a real gateway, composed, called and traced."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.output import plain, plural, result
+from weft.cli.output import as_json, bad, good, note, plain, plural, result
+from weft.cli.remote import Remote, connected
 
 if TYPE_CHECKING:
-    from weft.ports import Upstream
-    from weft.run.engine import Result
+    from weft.config import Config
+    from weft.demo.gateway import Open
+    from weft.upstreams.client import McpClient
 
 TOOL = "research_pipeline"
-WIDTH = 100
-MOST_LINES = 6
+WIDTH = 96
+CALLING = 30.0
+EXAMPLES = '\b\nExample:\n  weft demo\n  weft demo --topic "street lamps"\n  weft demo --serve'
 
 
-@click.command("demo", epilog='\b\nExample:\n  weft demo\n  weft demo --topic "street lamps"')
-@click.option("--topic", default="bees in the city", show_default=True, help="What to search for.")
-def command(topic: str) -> None:
-    """Run the research example on in-memory tools: three sources of different shapes become one report.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One call of the pipeline through the gateway, as its client saw it."""
 
-    It runs twice, the second time with a source that is down, and prints what each step did and how long it took.
+    report: dict[str, Any]
+    warnings: list[str]
+    trace_id: str
+    ms: float
+    spans: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Tour:
+    """What the demo saw."""
+
+    url: str
+    seconds: float
+    servers: dict[str, Any]
+    tools: list[dict[str, Any]]
+    composed: list[str]
+    runs: list[Run] = field(default_factory=list[Run])
+
+
+@click.command("demo", epilog=EXAMPLES)
+@click.option("--topic", default="bees in the city", show_default=True, help="What to research.")
+@click.option("--serve", is_flag=True, help="Keep the gateway up, and print how to connect.")
+@click.option("--port", type=click.IntRange(0, 65535), default=15000, show_default=True, help="With --serve.")
+@click.option("--admin-port", type=click.IntRange(0, 65535), default=15001, show_default=True, help="With --serve.")
+@click.option("--json", "json_", is_flag=True, help="Print what the demo saw as JSON.")
+def command(topic: str, serve: bool, port: int, admin_port: int, json_: bool) -> None:
+    """Start nine MCP servers and a gateway, run a research pipeline over them with an MCP client, print the trace.
+
+    It runs twice, the second time with a source that fails, and ends by itself; nothing is written, nothing leaves this
+    machine. With --serve it stays up until Ctrl-C.
     """
-    from weft.errors import UpstreamUnavailable
-    from weft.testing import Canned
+    from weft.demo.gateway import demo_config
 
-    result(f"{click.style(TOOL, bold=True)}: a composition of five tools (src: weft/demo/research.py).")
-    result("Three sources are asked at once, each is brought to one shape, what is relevant is fetched and summed up.")
-    _heading(plain(f'1. Research on "{topic}"'))
-    _show(asyncio.run(_research(topic)))
-    _heading("2. The same, while the server of arxiv_search is down")
-    down = UpstreamUnavailable("papers.example", "connection refused")
-    _show(asyncio.run(_research(topic, Canned({"arxiv_search": down}))))
-    result("\nNext: weft run --help, weft compile --help, weft graph --help")
+    if serve:
+        asyncio.run(_serve(demo_config(port=port, admin=admin_port), topic))
+        return
+    tour = asyncio.run(_tour(topic, quiet=json_))
+    for line in [as_json(_told(tour))] if json_ else _shown(tour, topic):
+        result(line)
 
 
-async def _research(topic: str, *instead: Upstream) -> Result:
-    from weft.app import local
-    from weft.demo.research import research_pipeline
-    from weft.dsl.compositions import compile
-
-    compiled = compile(research_pipeline)
-    engine = local(compiled.document, *instead, compiled.local)
-    try:
-        return await engine.run(TOOL, topic)
-    finally:
-        await engine.close()
+# With an end.
 
 
-def _heading(text: str) -> None:
-    result(f"\n{click.style(text, bold=True)}\n")
+async def _tour(topic: str, *, quiet: bool) -> Tour:
+    from weft.demo.gateway import demo_config, served
+
+    if not quiet:
+        # Said only now: from here on Ctrl-C ends it in good order.
+        note(click.style("Starting nine MCP servers and a gateway ...", dim=True))
+    began = time.monotonic()
+    async with served(demo_config()) as one:
+        # A client's first question may wait for slow servers for seconds only; a busy machine takes longer.
+        await one.gateway.gateway.ready()
+        return await _guided(one, began, topic)
 
 
-def _show(done: Result) -> None:
-    result(textwrap.indent(str(done.trace), "  "))
-    for warning in done.warnings:
-        result(f"\n  {click.style('warning', fg='yellow', bold=True)}: {plain(warning)}")
-    _show_report(done.value)
+async def _guided(one: Open, began: float, topic: str) -> Tour:
+    async with connected(Remote(one.url, None, ())) as client:
+        tools = await client.list_tools(deadline=_soon())
+        tour = Tour(one.url, time.monotonic() - began, one.gateway.gateway.report()["upstreams"], tools, _composed())
+        tour.runs.append(await _research(client, one, topic))
+        await client.call_tool("news_mood", {"mood": "fail"}, deadline=_soon())
+        tour.runs.append(await _research(client, one, topic))
+    return tour
 
 
-def _show_report(report: dict[str, Any]) -> None:
-    sources: list[str] = report["sources"]
-    lines = textwrap.wrap(report["summary"] or "Nothing was found.", WIDTH)
-    result(f"\n  From {plural(len(sources), 'document')}:")
-    for line in lines[:MOST_LINES]:
-        result(f"    {line}")
-    if len(lines) > MOST_LINES:
-        result("    ...")
+async def _research(client: McpClient, one: Open, topic: str) -> Run:
+    from weft.cli.trace import calls_of
+    from weft.upstreams.results import value_of
+
+    began = time.monotonic()
+    came = await client.call_tool(TOOL, {"query": topic}, deadline=_soon())
+    took = (time.monotonic() - began) * 1000
+    report = value_of(came, tool=TOOL)
+    meta = came["_meta"]
+    calls = await asyncio.to_thread(calls_of, one.admin, meta["weft/traceId"])
+    return Run(report, meta.get("weft/warnings", []), meta["weft/traceId"], took, calls[-1]["spans"])
+
+
+def _composed() -> list[str]:
+    from weft.app import open_registry
+    from weft.demo.gateway import REGISTRY
+
+    return [tool.name for tool in open_registry(REGISTRY).document.tools if not tool.internal]
+
+
+def _soon() -> float:
+    return asyncio.get_running_loop().time() + CALLING
+
+
+def _told(tour: Tour) -> dict[str, Any]:
+    runs = [
+        {"value": one.report, "warnings": one.warnings, "traceId": one.trace_id, "ms": round(one.ms, 3)}
+        | {"trace": one.spans}
+        for one in tour.runs
+    ]
+    tools = [tool["name"] for tool in tour.tools]
+    return {"url": tour.url, "servers": tour.servers, "tools": tools, "composed": tour.composed, "runs": runs}
+
+
+def _shown(tour: Tour, topic: str) -> Iterator[str]:
+    well, failing = tour.runs
+    yield from _beginning(tour)
+    yield _heading(f"1. weft call {TOOL} {shlex.quote(f'query={topic}')}")
+    yield from _tree(well.spans)
+    yield from _report(well)
+    yield _heading("2. The same, after the news server was told to fail: weft call news_mood mood=fail")
+    yield from _tree(failing.spans, only="__news")
+    for warning in failing.warnings:
+        yield f"  {click.style('warning', fg='yellow', bold=True)}: {plain(warning)}"
+    yield from _report(failing)
+    yield from _next()
+
+
+def _beginning(tour: Tour) -> Iterator[str]:
+    for key, server in tour.servers.items():
+        mark = good if server["state"] == "ready" else bad
+        told = server.get("problem") or plural(server["tools"], "tool")
+        yield f"  {mark(plain(key).ljust(16))}  {plain(str(told))}"
+    ready = f"Ready after {tour.seconds:.1f} s: {plural(len(tour.servers), 'server')} behind {tour.url}"
+    yield f"{ready}, {plural(len(tour.tools), 'tool')}."
+    yield f"{len(tour.composed)} of them are made of the others, by weft/demo/registry.yaml:"
+    by_name = {tool["name"]: tool for tool in tour.tools}
+    for name in tour.composed:
+        about = textwrap.shorten(str(by_name[name].get("description", "")), WIDTH - 22, placeholder=" ...")
+        yield f"  {click.style(name.ljust(18), bold=True)}  {plain(about)}"
+
+
+def _tree(spans: dict[str, Any], *, only: str | None = None) -> Iterator[str]:
+    from weft.cli.drawing.tree import tree
+
+    if only is not None:
+        spans = next(span for span in _below(spans) if span["step"] == only)
+    for line in tree(spans):
+        yield f"  {line}"
+    yield ""
+
+
+def _below(span: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield span
+    for child in span.get("children", ()):
+        yield from _below(child)
+
+
+def _report(run: Run) -> Iterator[str]:
+    sources: list[dict[str, str]] = run.report["sources"]
+    yield f"  From {plural(len(sources), 'document')}, in {run.ms:.0f} ms:"
+    for line in textwrap.wrap(run.report["summary"] or "Nothing was found.", WIDTH):
+        yield f"    {plain(line)}"
     for source in sources:
-        result(f"    - {source}")
+        yield click.style(f"    - {plain(source['title'])} ({plain(source['url'])})", dim=True)
+
+
+def _next() -> Iterator[str]:
+    from weft.demo.gateway import REGISTRY
+
+    yield _heading("Next")
+    yield "  weft demo --serve       keep it up, and point Claude, VS Code, Cursor or the MCP Inspector at it"
+    yield f"  weft graph {TOOL} --registry {shlex.quote(str(REGISTRY))}"
+    yield "  weft init               a project of your own, that works at once"
+
+
+def _heading(text: str) -> str:
+    return f"\n{click.style(plain(text), bold=True)}\n"
+
+
+# Without an end.
+
+
+async def _serve(config: Config, topic: str) -> None:
+    from weft.demo.gateway import DRAIN, opened
+    from weft.doors.listener import serve
+    from weft.telemetry.logs import configure
+
+    configure(level=config.telemetry.logs.level)
+    async with opened(config) as one:
+        await serve(*one.listeners, drain=DRAIN, on_started=lambda: _show_ways(one, topic))
+
+
+def _show_ways(one: Open, topic: str) -> None:
+    from weft.cli.connecting import at, ways_to
+
+    result(f"The demo's gateway is at {click.style(one.url, bold=True)}; Ctrl-C ends it. To connect:")
+    for who, what in ways_to(one.url, tool=TOOL, arguments={"query": topic}):
+        result(f"\n{who}:\n  {what}")
+    result(f"\nViews: {one.url}/research, {one.url}/orders. Operators: {one.admin}/traces, {one.admin}/upstreams.")
+    result(f"To see a source fail: weft call news_mood mood=fail{at(one.url)}")

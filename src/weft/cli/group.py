@@ -17,19 +17,29 @@ from weft.errors import InputError, WeftError, nearest
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Run": {
-        "demo": "Watch the research example run on in-memory tools.",
+        "demo": "Watch nine MCP servers composed behind one URL.",
+        "serve": "Serve tools of MCP servers, and compositions of them, at one URL.",
         "run": "Run a tool of a registry, without a server.",
+        "call": "Call a tool of any MCP server.",
+        "tools": "List the tools of any MCP server.",
+        "trace": "Print what a recent call through the gateway did.",
     },
     "Author": {
+        "init": "Make a project in an empty folder that works at once.",
         "compile": "Compile the compositions of a Python file into a registry.",
         "validate": "Report everything that is wrong with documents.",
         "fmt": "Rewrite documents in canonical form.",
         "test": "Run *.weft-test.yaml files against canned answers.",
         "graph": "Draw a composition, as Mermaid or SVG.",
-        "schema": "Print the JSON Schema of documents.",
+        "schema": "Print the JSON Schema of documents, or of weft.yaml.",
+    },
+    "Govern": {
+        "import": "Make servers of weft.yaml from the mcpServers of a client.",
     },
 }
 COMMANDS = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
+MODULES = {"import": "import_"}
+"""Commands that no module can be named after."""
 INTERRUPTED = 130
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -41,7 +51,9 @@ class Weft(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return import_module(f"weft.cli.{cmd_name}").command if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        return import_module(f"weft.cli.{MODULES.get(cmd_name, cmd_name)}").command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

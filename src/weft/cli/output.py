@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import click
 
@@ -165,3 +165,12 @@ def error_json(error: WeftError) -> dict[str, Any]:
     """Return an error as `--json` prints it; a document's problems go with it."""
     problems = [problem.to_json() for problem in error.problems] if isinstance(error, DocumentInvalid) else None
     return {**error.to_json(), **({"problems": problems} if problems is not None else {})}
+
+
+def fail(error: WeftError, *, json_: bool, code: int) -> NoReturn:
+    """Tell an error, as JSON on stdout if that is wanted, and end with an exit code."""
+    if json_:
+        result(as_json({"error": error_json(error)}))
+    else:
+        show_error(error)
+    raise click.exceptions.Exit(code)

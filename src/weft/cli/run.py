@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.files import standard_input, write_file
-from weft.cli.output import as_json, error_json, note, plain, result, show_error, show_problems, warn
+from weft.cli.files import write_file
+from weft.cli.given import seconds_given, value_given
+from weft.cli.output import as_json, fail, note, plain, result, show_problems, warn
 from weft.cli.outside import importing
-from weft.errors import DocumentInvalid, ExecutionFailed, ExpressionInvalid, InputError, WeftError
+from weft.errors import ExecutionFailed, InputError, WeftError
 
 if TYPE_CHECKING:
     from weft.app import Registry
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from weft.run.trace import Trace
 
 DEFAULT = Path("registry.json")
-NO_JSON = frozenset({"InvalidJson", "EmptyDocument", "MultipleDocuments"})
-MOST_QUOTED = 80
 ANSWERS = """\b
 Answers of --mock, by tool:
   search: [{title: A}]                         the value, for every call
@@ -88,7 +87,7 @@ def command(json_: bool, **given: Any) -> None:
     try:
         prepared = _prepare(order)
     except InputError as error:
-        _fail(error, json_=json_, code=2)
+        fail(error, json_=json_, code=2)
     else:
         _perform(order, prepared, json_=json_)
 
@@ -98,7 +97,7 @@ def _prepare(order: Order) -> Prepared:
     from weft.plan.inputs import accept, misfits
 
     _check_trace_out(order.trace_out)
-    timeout = None if order.timeout is None else _seconds(order.timeout)
+    timeout = None if order.timeout is None else seconds_given(order.timeout)
     registry = _registry(order)
     upstream = Upstreams([*_extra(order), registry.tools])
     try:
@@ -108,7 +107,7 @@ def _prepare(order: Order) -> Prepared:
             error.hint = error.hint or "there is no ./registry.json: name one with --registry"
         raise
     tool = next(one for one in document.tools if one.name == order.tool)
-    value = accept(tool, {} if order.input is None else _input(order.input))
+    value = accept(tool, {} if order.input is None else value_given(order.input))
     for misfit in misfits(tool, value):
         warn(f"The input of '{tool.name}' does not fit: {misfit}")
     return Prepared(document, upstream, value, timeout)
@@ -147,37 +146,6 @@ def _extra(order: Order) -> list[Upstream]:
     return found
 
 
-def _input(text: str) -> Any:
-    from weft.ir.read import read, read_file
-
-    if text.startswith("@"):
-        return read_file(Path(text[1:]), whole_document=False).value
-    if text == "-":
-        return read(standard_input(), name="<stdin>", format="json", whole_document=False).value
-    try:
-        return read(text, name="--input", format="json", whole_document=False).value
-    except DocumentInvalid as error:
-        if error.problems[0].code in NO_JSON and text.lstrip()[:1] not in ("{", "[", '"'):
-            quoted = json.dumps(text, ensure_ascii=False) if len(text) <= MOST_QUOTED else '".."'
-            hint = f"a text is written with quotes: --input '{quoted}'"
-            raise InputError("--input is not JSON", code="InvalidJson", hint=hint) from None
-        raise
-
-
-def _seconds(text: str) -> float:
-    from weft.expr.durations import parse_duration
-    from weft.run.limits import Limits
-
-    try:
-        seconds = parse_duration(text)
-    except ExpressionInvalid as error:
-        raise InputError(f"--timeout: {error.message}", code=error.code, hint=f"give {error.expected}") from None
-    if seconds > (most := Limits().max_timeout):
-        hint = f"give at most {most:g}s"
-        raise InputError(f"--timeout: {text} is longer than any call may take", code="TimeoutTooLong", hint=hint)
-    return seconds
-
-
 def _check_trace_out(path: Path | None) -> None:
     if path is not None and path.suffix not in (".json", ".svg"):
         raise InputError(f"--trace-out: {path} is neither .json nor .svg", code="UnknownFormat")
@@ -191,7 +159,7 @@ def _perform(order: Order, prepared: Prepared, *, json_: bool) -> None:
             done = asyncio.run(_call(order.tool, prepared, traced=traced))
     except WeftError as error:
         _show_trace(order, error.trace)
-        _fail(error, json_=json_, code=1)
+        fail(error, json_=json_, code=1)
     else:
         _show(order, done, json_=json_)
 
@@ -206,7 +174,7 @@ def _show(order: Order, done: Result, *, json_: bool) -> None:
     try:
         text = as_json(told if json_ else done.value)
     except ExecutionFailed as error:
-        _fail(error, json_=json_, code=1)
+        fail(error, json_=json_, code=1)
     else:
         result(text)
 
@@ -238,11 +206,3 @@ def _drawn(trace: Trace, path: Path) -> str:
     return (
         timeline(trace) if path.suffix == ".svg" else json.dumps(trace.to_json(), indent=2, ensure_ascii=False) + "\n"
     )
-
-
-def _fail(error: WeftError, *, json_: bool, code: int) -> None:
-    if json_:
-        result(as_json({"error": error_json(error)}))
-    else:
-        show_error(error)
-    raise click.exceptions.Exit(code)

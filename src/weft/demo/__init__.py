@@ -1,1 +1,1 @@
-"""The research example: three sources of different shapes, one report; everything in memory."""
+"""Nine real MCP servers over documents and orders of an invented city, and a registry that composes their tools."""

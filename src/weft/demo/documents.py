@@ -1,122 +1,115 @@
-"""The documents that the demo searches: all written for it, none of them real."""
+"""document-service: documents over SQLite with full-text search."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from datetime import date
+from typing import Annotated, TypedDict
 
-Shelf = Literal["web", "arxiv", "internal"]
+from pydantic import Field
+
+from weft.demo.serving import Tools, adds, reads, serve
+from weft.demo.shelf import Document, Shelf
+from weft.errors import ToolFailed
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document: where it stands, and what it says."""
+class DocumentHit(TypedDict):
+    """What the search in documents gives."""
 
-    shelf: Shelf
-    url: str
+    id: str
+    title: str
+    excerpt: str
+    collection: str
+    modified: str
+    author: str
+    score: float
+
+
+class StoredDocument(TypedDict):
+    """A whole document."""
+
+    id: str
     title: str
     text: str
-    date: str = ""
-    author: str = ""
+    collection: str
+    modified: str
+    author: str
 
 
-def _web(page: str, title: str, text: str) -> Document:
-    return Document("web", f"https://garden.example/{page}", title, text)
+class Documents:
+    """The tools of the document service."""
+
+    def __init__(self, data: str) -> None:
+        self._shelf = Shelf(data)
+
+    def search_documents(
+        self,
+        query: Annotated[str, Field(description="Words to search for; any of them may match.")],
+        collection: Annotated[str, Field(description="Search only here: web, arxiv, wiki, news. Empty: all.")] = "",
+        limit: Annotated[int, Field(description="How many at most.", ge=1, le=50)] = 5,
+    ) -> list[DocumentHit]:
+        """Search documents by their words and return the best matches with an excerpt and a score between 0 and 1."""
+        return [
+            {
+                "id": one.document.url,
+                "title": one.document.title,
+                "excerpt": one.excerpt,
+                "collection": one.document.collection,
+                "modified": one.document.date,
+                "author": ", ".join(one.document.authors),
+                "score": one.score,
+            }
+            for one in self._shelf.search(query, limit=limit, collection=collection)
+        ]
+
+    def get_document(
+        self, id: Annotated[str, Field(description="What a search gave as id, such as demo://wiki/mowing.")]
+    ) -> StoredDocument:
+        """Return a whole document by its id."""
+        found = self._shelf.get(id)
+        if found is None:
+            raise ToolFailed("get_document", f"there is no document {id!r}; search_documents gives ids")
+        return _stored(found)
+
+    def create_document(
+        self,
+        title: Annotated[str, Field(min_length=1)],
+        text: Annotated[str, Field(min_length=1)],
+        collection: Annotated[str, Field(description="Where to keep it.", pattern="^[a-z]+$")] = "notes",
+        author: str = "",
+    ) -> StoredDocument:
+        """Store a new document; it can be found and fetched at once."""
+        place = "-".join(word for word in title.lower().split() if word.isalnum()) or "untitled"
+        made = Document(
+            collection, f"demo://{collection}/{place}", title, text, date.today().isoformat(), (author,) * bool(author)
+        )
+        try:
+            self._shelf.put(made)
+        except ValueError as error:
+            raise ToolFailed("create_document", f"{error}; give it another title") from None
+        return _stored(made)
 
 
-def _paper(number: str, title: str, text: str, date: str, author: str) -> Document:
-    return Document("arxiv", f"demo.{number}", title, text, date, author)
+def _stored(document: Document) -> StoredDocument:
+    return {
+        "id": document.url,
+        "title": document.title,
+        "text": document.text,
+        "collection": document.collection,
+        "modified": document.date,
+        "author": ", ".join(document.authors),
+    }
 
 
-def _note(page: str, title: str, text: str, date: str, author: str) -> Document:
-    return Document("internal", f"/wiki/{page}", title, text, date, author)
+def tools(data: str) -> Tools:
+    """Return the tools over a data file."""
+    documents = Documents(data)
+    return [reads(documents.search_documents), reads(documents.get_document), adds(documents.create_document)]
 
 
-DOCUMENTS = (
-    _web(
-        "balcony", "Ten plants for a balcony that bees love",
-        "Lavender, thyme and borage feed bees from spring to autumn. Plant them in groups, since bees visit one "
-        "kind of flower at a time. Leave the herbs to bloom instead of cutting them back.",
-    ),
-    _web(
-        "hotels", "Do insect hotels work?",
-        "Wild bees use hollow stems of three to nine millimetres. Many hotels in shops have holes that are too "
-        "wide. A dead branch in the sun is often the better house.",
-    ),
-    _web(
-        "roofs", "Green roofs in our city",
-        "A green roof keeps rain back and cools the rooms below it. Roofs with deep soil carry more flowers and "
-        "more insects than thin ones. The city pays a third of the cost.",
-    ),
-    _web(
-        "honey", "Honey from the city centre",
-        "City honey has notes of linden and chestnut. Hives on roofs in cities often give more honey than hives "
-        "between fields, because something is always in bloom. Too many hives leave wild bees hungry.",
-    ),
-    _web(
-        "rain", "Collecting rain water",
-        "A barrel under the gutter fills in one summer storm. Cover it, or mosquitoes will move in. Plants like "
-        "rain water better than water from the tap.",
-    ),
-    _paper(
-        "0001", "Wild bees along urban gradients",
-        "We counted wild bees at forty sites between a city centre and its farmland. Species richness was highest "
-        "in gardens at the edge of the city. Bees that nest in the ground were rare where more than half of it was "
-        "sealed.",
-        "2023-05-11", "A. Example",
-    ),
-    _paper(
-        "0002", "Competition between managed and wild bees in cities",
-        "We removed hives from half of twelve city parks. Within one season visits of wild bees to flowers rose by "
-        "a third. We conclude that the number of hives should follow the flowers that are there.",
-        "2024-02-02", "B. Example",
-    ),
-    _paper(
-        "0003", "Night light and the sleep of pollinators",
-        "Moths and bees near street lamps rested less and visited fewer flowers on the next day. Warm light below "
-        "2200 kelvin had no measurable effect. Cities can protect pollinators at no cost by changing lamps.",
-        "2024-09-20", "C. Example",
-    ),
-    _paper(
-        "0004", "A queue model of pedestrian crossings",
-        "We model crossings as queues with two classes of customers. Waiting falls by a fifth when lights follow "
-        "demand.",
-        "2022-01-30", "D. Example",
-    ),
-    _paper(
-        "0005", "Thermal comfort under street trees",
-        "Street trees lowered the felt temperature by up to nine degrees at noon. Rows of linden gave more shade "
-        "than single trees. Cities that plant now will feel it in twenty years.",
-        "2023-11-08", "E. Example",
-    ),
-    _note(
-        "pollinator-plan", "Pollinator plan of the parks department",
-        "By next spring every park has one meadow that is mown only twice a year. Bees need water too: each park "
-        "gets a shallow pool. We agreed on at most three hives in a park.",
-        "2025-03-14", "parks",
-    ),
-    _note(
-        "mowing", "Mowing calendar",
-        "Meadows are mown in July and in October. Cut grass stays for two days, so that insects can leave it. "
-        "Verges at crossings are mown monthly for safety.",
-        "2025-01-20", "parks",
-    ),
-    _note(
-        "lamps", "Street lamp replacement",
-        "Lamps along the river change to warm light this year. The cost is part of the maintenance budget. Bees "
-        "and moths were the reason for the choice of 2200 kelvin.",
-        "2024-12-01", "lights",
-    ),
-    _note(
-        "budget", "Budget of the parks department",
-        "Meadows cost less than lawns after the third year. Two gardeners are trained for wild flowers.",
-        "2025-02-10", "finance",
-    ),
-    _note(
-        "school-hives", "Bees at school",
-        "Four schools keep a hive with a beekeeper of the city. Children learn how bees find flowers. Parents are "
-        "told about allergies first.",
-        "2024-06-05", "schools",
-    ),
-)  # fmt: skip
-"""Fifteen short texts of an invented city."""
+def main() -> None:
+    """Serve them."""
+    serve("document-service", "Documents over SQLite with full-text search.", tools)
+
+
+if __name__ == "__main__":
+    main()

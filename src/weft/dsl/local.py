@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import UnionType
 from typing import (
     Any,
@@ -41,14 +41,21 @@ class PythonTool(Op[Any, R], Generic[P, R]):
     An object is the function's keyword arguments, as for any tool; a positional-only parameter takes the whole value.
     """
 
-    __slots__ = ("description", "function", "name", "types")
+    __slots__ = ("annotations", "description", "function", "name", "types")
 
-    def __init__(self, function: Callable[P, Any], name: str, description: str | None) -> None:
+    def __init__(
+        self,
+        function: Callable[P, Any],
+        name: str,
+        description: str | None,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(made(ToolCall, {"name": name}))
         self.function = function
         self.name = name
         self.description = description or inspect.getdoc(function)
-        self.types = ToolType(*function_types(function))
+        self.annotations = dict(annotations or {})
+        self.types = ToolType(*function_types(function), self.description, self.annotations or None)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function itself."""
@@ -142,11 +149,23 @@ def python_tool(function: Callable[P, Coroutine[Any, Any, R]], /) -> PythonTool[
 @overload
 def python_tool(function: Callable[P, R], /) -> PythonTool[P, R]: ...
 @overload
-def python_tool(*, name: str | None = None, description: str | None = None) -> Decorator: ...
+def python_tool(
+    *, name: str | None = None, description: str | None = None, annotations: Mapping[str, Any] | None = None
+) -> Decorator: ...
 
 
-def python_tool(function: Any = None, /, *, name: str | None = None, description: str | None = None) -> Any:
-    """Make a tool of a function: `@w.python_tool`, or `@w.python_tool(name="web_search")`."""
+def python_tool(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> Any:
+    """Make a tool of a function: `@w.python_tool`, or `@w.python_tool(name="web_search")`.
+
+    `annotations` are the hints of MCP for those who see it served, such as `{"readOnlyHint": True}`.
+    """
 
     def tool(inner: Callable[..., Any]) -> PythonTool[..., Any]:
         if not callable(inner):
@@ -154,7 +173,7 @@ def python_tool(function: Any = None, /, *, name: str | None = None, description
         given = name or getattr(inner, "__name__", "<lambda>")
         if given == "<lambda>":
             raise TypeError("a function without a name needs one: w.python_tool(name='double')(..)")
-        return PythonTool(inner, given, description)
+        return PythonTool(inner, given, description, annotations)
 
     return tool if function is None else tool(function)
 

@@ -22,7 +22,8 @@ from weft.errors import DocumentInvalid, Problem, WeftError, json_pointer
 from weft.ir.document import INTERNAL, Document
 
 OURS = str(Path(weft.__file__).parent)
-_loaded: dict[tuple[Path, int], ModuleType] = {}
+_loaded: dict[Path, tuple[int, ModuleType]] = {}
+_numbers: dict[Path, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,11 @@ def read_module(path: Path) -> PythonFile:
 
 def _module(path: Path, shown_as: Path) -> ModuleType:
     try:
-        key = (path, path.stat().st_mtime_ns)
-        if key not in _loaded:
-            _loaded[key] = _imported(path)
-        return _loaded[key]
+        changed = path.stat().st_mtime_ns
+        known = _loaded.get(path)
+        if known is None or known[0] != changed:
+            known = _loaded[path] = (changed, _imported(path))
+        return known[1]
     except (Exception, SystemExit) as error:
         raise DocumentInvalid(_problems(error, path, shown_as)) from error
 
@@ -100,7 +102,8 @@ class _Fresh(SourceFileLoader):
 
 def _name(path: Path) -> str:
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names or not path.stem.isidentifier()
-    return f"weft_module_{len(_loaded)}_{path.stem}" if taken else path.stem
+    # The same file has the same name however often it is read: nothing piles up.
+    return f"weft_module_{_numbers.setdefault(path, len(_numbers))}_{path.stem}" if taken else path.stem
 
 
 def _make_siblings_importable(path: Path) -> None:

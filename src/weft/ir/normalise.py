@@ -165,7 +165,7 @@ def read_node(model: type[N], value: Any) -> N | list[Problem]:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        return [_problem(one, value) for one in error.errors(include_url=False)]
+        return [problem_of(one, value) for one in error.errors(include_url=False)]
 
 
 def made(model: type[N], body: Any) -> N:
@@ -180,7 +180,8 @@ def made(model: type[N], body: Any) -> N:
     return result
 
 
-def _problem(error: Any, value: Any) -> Problem:
+def problem_of(error: Any, value: Any) -> Problem:
+    """Return what pydantic refuses in a value as a problem, at the place where a person wrote it."""
     context: dict[str, Any] = error.get("ctx", {})
     loc: Loc = (*error["loc"], *context.get("at", ()))
     kind: str = error["type"]

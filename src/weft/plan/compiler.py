@@ -166,7 +166,7 @@ class _Compiler:
         schema = described.input if described is not None else None
         shape = _shape(tool, schema) if schema else None
         if definition is not None and definition.source is not None:
-            shape = _virtual(definition, shape)
+            shape = virtual_arguments(definition, shape)
         transform = self._transform(definition)
         return Step(place, "tool", _leaf(tool, invoke, shape, transform), None, tool)
 
@@ -261,7 +261,7 @@ def _shape(tool: str, schema: Schema) -> Callable[[Value], Value] | None:
     return shape
 
 
-def _virtual(tool: ToolDef, shape: Callable[[Value], Value] | None) -> Callable[[Value], Value] | None:
+def virtual_arguments(tool: ToolDef, shape: Callable[[Value], Value] | None = None) -> Callable[[Value], Value] | None:
     """Add a virtual tool's defaults, and refuse arguments that it hides."""
     source = tool.source
     assert source is not None

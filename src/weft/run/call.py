@@ -14,6 +14,9 @@ from weft.run.limits import Limits
 
 Dropped: TypeAlias = "Callable[[], object] | None"
 Detach: TypeAlias = "Callable[[Coroutine[Any, Any, object], Dropped], None]"
+OnStep: TypeAlias = "Callable[[Place], object]"
+"""Told each step that has ended."""
+
 RUNNING = "running"
 _SIZED = frozenset({list, dict, str})
 _new = object.__new__
@@ -24,10 +27,11 @@ class Root:
 
     __slots__ = (
         "_aside", "_background", "_waiting", "calls_left", "clock", "context", "expired", "limits", "now",
-        "places_left", "rows_left", "spans", "spans_dropped", "steps_left", "warnings",
+        "on_step", "places_left", "rows_left", "spans", "spans_dropped", "steps_left", "warnings",
     )  # fmt: skip
 
     spans: list[Place]
+    on_step: OnStep
 
     def __init__(self, clock: Clock, limits: Limits, background: Detach, context: Caller | None = None) -> None:
         self.clock = clock
@@ -183,3 +187,22 @@ class Place:
             return Place(self.root, min(deadline, self.deadline), False)
         self.deadline = min(deadline, self.deadline)
         return self
+
+
+class ToldPlace(Place):
+    """A place whose end, and that of every place below it, is told to somebody who wants to follow the call."""
+
+    __slots__ = ()
+
+    def open(self, step: Step, value: Value, name: str = "") -> Place:
+        place = super().open(step, value, name)
+        place.__class__ = ToldPlace
+        return place
+
+    def close(self, value: Value) -> None:
+        super().close(value)
+        self.root.on_step(self)
+
+    def fail(self, error: BaseException) -> None:
+        super().fail(error)
+        self.root.on_step(self)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from weft.errors import DeadlineExceeded, WeftError
 from weft.patterns.contract import Step, Value
 from weft.plan.snapshot import Snapshot
-from weft.ports import Clock
-from weft.run.call import Dropped, Place, Root
+from weft.ports import Caller, Clock
+from weft.run.call import Dropped, OnStep, Place, Root, ToldPlace
 from weft.run.clock import MonotonicClock
 from weft.run.deadlines import Deadlines
 from weft.run.limits import Limits
@@ -33,6 +34,17 @@ class Result:
         """The trace, made when it is asked for: most are recorded and never read."""
         return None if self._spans is None else trace_of(self._spans, self._dropped)
 
+    @property
+    def spans(self) -> int:
+        """How many spans the trace has."""
+        return len(self._spans or ())
+
+    def tracing(self) -> Callable[[], Trace | None]:
+        """Return what makes the trace, and keeps nothing else of the result."""
+        if self._spans is None:
+            return lambda: None
+        return partial(trace_of, self._spans, self._dropped)
+
 
 class Engine:
     """Runs the tools of a snapshot; `snapshot` may be replaced at any time, calls keep the one they began with."""
@@ -51,16 +63,28 @@ class Engine:
         root = Root(self.clock, self.limits, self.detach)
         return await self._call(step, value, Place(root, self._deadline(timeout), False))
 
-    async def run(self, name: str, value: Value, *, timeout: float | None = None, trace: bool = True) -> Result:
-        """Run a tool and return its value with warnings and trace.
+    async def run(
+        self,
+        name: str,
+        value: Value,
+        *,
+        timeout: float | None = None,
+        trace: bool = True,
+        caller: Caller | None = None,
+        on_step: OnStep | None = None,
+    ) -> Result:
+        """Run a tool for a client and return its value with warnings and trace; `on_step` follows a traced call.
 
         An error that the call ends with carries its trace as `error.trace`.
         """
         step = self.snapshot.step(name)
-        root = Root(self.clock, self.limits, self.detach)
+        root = Root(self.clock, self.limits, self.detach, caller)
         place = Place(root, self._deadline(timeout), trace)
         if not trace:
             return Result(await self._call(step, value, place), root.warnings)
+        if on_step is not None:
+            root.on_step = on_step
+            place = ToldPlace(root, place.deadline, True)
         root.spans = spans = [place]
         place.begin(step, value)
         try:

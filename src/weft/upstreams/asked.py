@@ -18,24 +18,27 @@ class Asked:
     """The server's requests that are being answered."""
 
     def __init__(self, on_request: OnRequest | None, *, write: Callable[[dict[str, Any]], None], limit: int) -> None:
-        self._on_request = on_request
+        self.on_request = on_request
         self._write = write
         self._limit = limit
         self._tasks: dict[tuple[type, object], asyncio.Task[None]] = {}
 
-    def take(self, message: dict[str, Any]) -> None:
-        """Answer a request, now or when the handler has."""
+    def take(self, message: dict[str, Any], on_request: OnRequest | None = None) -> asyncio.Task[None] | None:
+        """Answer a request, now or when the handler has: the one given, or else everybody's."""
+        handler = on_request or self.on_request
         if message["method"] == "ping":
             self._reply(message, {"result": {}})
-        elif self._on_request is None:
-            self._refuse(message, METHOD_NOT_FOUND, f"Method not found: {message['method'][:80]}")
+        elif handler is None:
+            self._reply(message, unknown(message))
         elif len(self._tasks) >= self._limit:
             self._refuse(message, TOO_MANY, f"More than {self._limit} requests at once")
         else:
             key = _key(message.get("id"))
-            task = asyncio.get_running_loop().create_task(self._handle(message, self._on_request))
+            task = asyncio.get_running_loop().create_task(self._handle(message, handler))
             self._tasks[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
+            return task
+        return None
 
     def cancelled_by(self, message: dict[str, Any]) -> bool:
         """Give up the request that a notification cancels; return whether it is one of these."""
@@ -65,6 +68,11 @@ class Asked:
     def _forget(self, key: tuple[type, object], task: asyncio.Task[None]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key]
+
+
+def unknown(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request that nobody here can handle."""
+    return {"error": {"code": METHOD_NOT_FOUND, "message": f"Method not found: {message['method'][:80]}"}}
 
 
 def _key(value: object) -> tuple[type, object]:

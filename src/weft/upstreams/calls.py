@@ -99,9 +99,11 @@ class Calls:
         return sent.on_message
 
     def fail_all(self, error: WeftError) -> None:
-        """Fail every request in flight."""
+        """Fail every request in flight, each with an error of its own: callers note on it where it passed."""
         for sent in list(self._sent.values()):
-            sent.fail(error)
+            own = type(error).__new__(type(error), *error.args)
+            own.__dict__.update(error.__dict__)
+            sent.fail(own)
 
 
 def _meta(message: dict[str, Any]) -> dict[str, Any]:

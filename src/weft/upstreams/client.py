@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import importlib.metadata
 import itertools
+import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from weft.errors import (
     DeadlineExceeded,
@@ -20,36 +19,41 @@ from weft.errors import (
     WeftError,
     shown,
 )
-from weft.ports import is_array, is_object
-from weft.upstreams.asked import Asked, OnRequest
+from weft.ports import is_object
+from weft.upstreams.asked import OnRequest
+from weft.upstreams.eras import (
+    CAPABILITIES,
+    ENVELOPE,
+    INFO,
+    LEGACY,
+    UNKNOWN,
+    VERSION,
+    Era,
+    Greeting,
+    discovered,
+    initialized,
+    own_version,
+    speaks_modern,
+)
 from weft.upstreams.headers import MODERN, Mirrored, mirrored_by, modern_headers
+from weft.upstreams.hearing import Hearer, Hearing, OnProgress
+from weft.upstreams.pages import all_pages
 from weft.upstreams.transport import OnMessage, Transport
 
-Era: TypeAlias = Literal["legacy", "modern"]
-OnProgress: TypeAlias = Callable[[dict[str, Any]], object]
-"""Told the params of each progress notification, under the caller's own token if it has one; it must not block."""
-
-LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-RESERVED = "io.modelcontextprotocol/"
-VERSION, CAPABILITIES, INFO, LOG_LEVEL, SERVER_INFO = (
-    RESERVED + key for key in ("protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo")
-)
-ENVELOPE = frozenset({VERSION, CAPABILITIES, INFO, LOG_LEVEL})
-"""What a modern request says of its client, and a legacy one may not."""
-
-UNKNOWN = frozenset({500, 501})
-"""Statuses above 4xx with which some servers answer a method that they do not know."""
-
-PAGES = 1000
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 PROBE = 5.0
 GRACE = 1.0
 SERVER_REQUESTS = 32
+REPLIES = 256
+"""More answers than this on their way to a server that does not take them, and further ones are dropped."""
 
 
 class McpClient:
     """A client of one MCP server; `connect` finds out the `era` and the `version`, and what the server says of itself.
 
-    Deadlines are absolute times of the running loop's clock. Dicts of the server are relayed as they came.
+    Deadlines are absolute times of the running loop's clock. Dicts of the server are relayed as they came. `on_message`
+    and `on_request` may be replaced at any time: they hear what comes outside of any request's own stream, and over
+    stdio, where all share one, whatever is not progress.
     """
 
     def __init__(
@@ -69,12 +73,12 @@ class McpClient:
         self._known_era = era
         self._info = dict(info or {"name": "weft", "version": own_version()})
         self._offers = dict(offers or {})
-        self._on_message = on_message
+        self.on_message = on_message
+        self.on_request = on_request
         self._ids = itertools.count(1)
-        self._progress: dict[int, OnProgress] = {}
         self._mirrored: dict[str, Mirrored] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asked = Asked(on_request, write=self._reply, limit=SERVER_REQUESTS)
+        self._hearer = Hearer(self, write=self._reply, limit=SERVER_REQUESTS)
         self._greeting = asyncio.Lock()
         self._sessions = 0
         self._ready = self._closed = False
@@ -83,7 +87,11 @@ class McpClient:
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
-        self.failed_listeners = 0
+
+    @property
+    def failed_listeners(self) -> int:
+        """How many times a listener raised."""
+        return self._hearer.failures
 
     async def connect(self, deadline: float) -> None:
         """Start the transport and greet the server: a modern one is discovered, any other gets the handshake.
@@ -92,7 +100,7 @@ class McpClient:
             UpstreamRefused: the server refused the handshake.
             UpstreamProtocolError: it speaks no version that weft knows.
         """
-        await self._transport.start()
+        await self._transport.start(on_message=self.take, on_request=self._hearer.answer)
         silent = False
         if self._known_era != "legacy":
             try:
@@ -123,25 +131,11 @@ class McpClient:
         Raises:
             UpstreamProtocolError: the pages do not end, or are none.
         """
-        found: list[dict[str, Any]] = []
-        seen: set[str] = set()
-        params: dict[str, Any] = {}
-        while True:
-            page = await self.request(method, params, deadline=deadline)
-            items: object = page.get(key)
-            if not is_array(items) or not all(map(is_object, items)):
-                raise UpstreamProtocolError(self._server, f"{method} without a list of {key}: {shown(items)}")
-            found += items
-            cursor: object = page.get("nextCursor")
-            if cursor is None or cursor == "":
-                return found
-            if not isinstance(cursor, str):
-                raise UpstreamProtocolError(self._server, f"{method}: a cursor that is no string: {shown(cursor)}")
-            if cursor in seen or len(seen) + 1 >= PAGES:
-                why = "gave the same cursor twice" if cursor in seen else f"has more than {PAGES} pages"
-                raise UpstreamProtocolError(self._server, f"{method} {why}")
-            seen.add(cursor)
-            params = {"cursor": cursor}
+
+        async def page(params: dict[str, Any]) -> dict[str, Any]:
+            return await self.request(method, params, deadline=deadline)
+
+        return await all_pages(page, server=self._server, method=method, key=key)
 
     async def call_tool(
         self,
@@ -153,7 +147,7 @@ class McpClient:
         meta: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Call a tool and return its result as it came; see `request`."""
-        params = {"name": name, "arguments": dict(arguments)}
+        params = {"name": name, "arguments": arguments if is_object(arguments) else dict(arguments)}
         return await self.request("tools/call", params, deadline=deadline, on_progress=on_progress, meta=meta)
 
     async def request(
@@ -164,10 +158,14 @@ class McpClient:
         deadline: float,
         on_progress: OnProgress | None = None,
         meta: Mapping[str, Any] | None = None,
+        on_request: OnRequest | None = None,
+        on_notification: OnMessage | None = None,
     ) -> dict[str, Any]:
         """Ask the server and return its result; cancelling the task cancels the request there too.
 
-        A legacy session that the server has forgotten is begun again, once.
+        Over HTTP, `on_request` answers what the server asks on this request's own stream, as long as the request lasts,
+        and `on_notification` hears what it says there beside progress; without them the client's own do. A legacy
+        session that the server has forgotten is begun again, once.
 
         Raises:
             UpstreamRefused: the server answered with a JSON-RPC error.
@@ -175,13 +173,43 @@ class McpClient:
         """
         await self._greeted(deadline)
         session = self._sessions
+        hearing = None
+        if on_progress is not None or on_request is not None or on_notification is not None:
+            hearing = Hearing(on_progress, on_request, on_notification)
         try:
-            return await self._ask(method, params or {}, meta or {}, deadline=deadline, on_progress=on_progress)
+            return await self._ask(method, params or {}, meta or {}, deadline, hearing)
         except SessionGone:
             if session == self._sessions:
                 self._ready = False
             await self._greeted(deadline)
-            return await self._ask(method, params or {}, meta or {}, deadline=deadline, on_progress=on_progress)
+            return await self._ask(method, params or {}, meta or {}, deadline, hearing)
+
+    async def listen(
+        self, filter: Mapping[str, Any], *, on_message: OnMessage, on_ready: OnMessage | None = None
+    ) -> None:
+        """Hear what a modern server tells its subscribers, until it ends that or the task is cancelled.
+
+        `filter` says of what: toolsListChanged, promptsListChanged, resourcesListChanged, resourceSubscriptions.
+        `on_ready` is told the params of the acknowledgement, whose `notifications` is the part that the server grants.
+
+        Raises:
+            UpstreamRefused: the server has no subscriptions, or is a legacy one.
+            InfrastructureError: the subscription broke, as `Transport.follow` says.
+        """
+        await self._greeted(math.inf)
+        method = "subscriptions/listen"
+        if self.era != "modern":
+            raise UpstreamRefused(self._server, method, {"code": -32601, "message": "a legacy server has none"})
+
+        def heard(message: dict[str, Any]) -> None:
+            if message.get("method") != ACKNOWLEDGED:
+                self._hearer.tell(on_message, message)
+            else:
+                self._hearer.tell(on_ready, message.get("params") or {})
+
+        params = {"notifications": dict(filter), "_meta": self._envelope({})}
+        message, headers = _request(next(self._ids), method, params), self._headers(method, params)
+        self._result(method, await self._transport.follow(message, on_message=heard, headers=headers))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
@@ -195,24 +223,12 @@ class McpClient:
 
         Whoever listens elsewhere (a session's own stream, a child's stdout) gives it here.
         """
-        method = message.get("method")
-        if not isinstance(method, str):
-            return
-        if "id" in message:
-            self._asked.take(message)
-        elif method == "notifications/progress":
-            params: object = message.get("params")
-            token: object = params.get("progressToken") if is_object(params) else None
-            listener = self._progress.get(token) if type(token) is int else None
-            if listener is not None and is_object(params):
-                self._guarded(listener, params)
-        elif not self._asked.cancelled_by(message) and self._on_message is not None:
-            self._guarded(self._on_message, message)
+        self._hearer.give(message)
 
     async def close(self) -> None:
         """End the connection; what is in flight fails."""
         self._ready, self._closed = False, True
-        self._asked.cancel_all()
+        self._hearer.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=GRACE)
         for task in self._tasks:
@@ -221,14 +237,20 @@ class McpClient:
 
     # The beginning.
 
-    async def _discover(self, deadline: float) -> bool:
-        """Ask what a modern server is; anything that is not such an answer says that it is none."""
+    async def _discover(self, deadline: float, *, refused: bool = False) -> bool:
+        """Ask what a modern server is; anything that is not such an answer says that it is none.
+
+        One that refuses the version and names it among its own is asked once more.
+        """
         now = asyncio.get_running_loop().time()
         within = deadline if self._known_era == "modern" else min(deadline, now + PROBE, now + (deadline - now) / 2)
         method = "server/discover"
         try:
-            found = await self._exchange(method, {"_meta": self._envelope({})}, within, modern_headers(method, {}))
-        except (UpstreamRefused, UpstreamProtocolError, UpstreamAuth):
+            question = _request(next(self._ids), method, {"_meta": self._envelope({})})
+            found = await self._exchange(question, within, modern_headers(method, {}), self.take)
+        except (UpstreamRefused, UpstreamProtocolError, UpstreamAuth) as error:
+            if not refused and isinstance(error, UpstreamRefused) and speaks_modern(error.rpc_code, error.rpc_data):
+                return await self._discover(deadline, refused=True)
             if self._known_era == "modern":
                 raise
             return False
@@ -236,33 +258,28 @@ class McpClient:
             if error.status not in UNKNOWN or self._known_era == "modern":
                 raise
             return False
-        versions: object = found.get("supportedVersions")
-        if not is_array(versions) or MODERN not in versions:
-            if self._known_era == "modern":
-                raise UpstreamProtocolError(self._server, f"it speaks {shown(versions)}, not {MODERN}")
-            return False
-        meta: object = found.get("_meta")
-        self._adopt("modern", MODERN, found, meta.get(SERVER_INFO) if is_object(meta) else None)
-        return True
+        greeting = discovered(found)
+        if greeting is not None:
+            self._adopt(greeting)
+        elif self._known_era == "modern":
+            versions = shown(found.get("supportedVersions"))
+            raise UpstreamProtocolError(self._server, f"it speaks {versions}, not {MODERN}")
+        return greeting is not None
 
     async def _initialize(self, deadline: float) -> None:
         hello = {"protocolVersion": LEGACY[-1], "capabilities": self._offers, "clientInfo": self._info}
-        found = await self._exchange("initialize", hello, deadline, {})
-        version: object = found.get("protocolVersion")
-        if not isinstance(version, str) or version not in LEGACY:
-            raise UpstreamProtocolError(self._server, f"it speaks version {shown(version)}, which weft does not")
+        found = await self._exchange(_request(next(self._ids), "initialize", hello), deadline, {}, self.take)
+        greeting = initialized(found, server=self._server)
         await self._transport.notify(
-            {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers={"MCP-Protocol-Version": version}
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            headers={"MCP-Protocol-Version": greeting.version},
         )
-        self._adopt("legacy", version, found, found.get("serverInfo"))
+        self._adopt(greeting)
 
-    def _adopt(self, era: Era, version: str, found: dict[str, Any], info: object) -> None:
-        capabilities: object = found.get("capabilities")
-        instructions: object = found.get("instructions")
-        self.era, self.version = era, version
-        self.server_info = info if is_object(info) else {}
-        self.capabilities = capabilities if is_object(capabilities) else {}
-        self.instructions = instructions if isinstance(instructions, str) else None
+    def _adopt(self, greeting: Greeting) -> None:
+        self.era, self.version = greeting.era, greeting.version
+        self.server_info, self.capabilities = greeting.server_info, greeting.capabilities
+        self.instructions = greeting.instructions
         self._sessions += 1
         self._ready = True
 
@@ -286,34 +303,37 @@ class McpClient:
         method: str,
         params: Mapping[str, Any],
         meta: Mapping[str, Any],
-        *,
         deadline: float,
-        on_progress: OnProgress | None,
+        hearing: Hearing | None,
     ) -> dict[str, Any]:
-        own = self._envelope(meta)
-        token = next(self._ids)
-        if on_progress is not None:
-            own["progressToken"] = token
-            self._progress[token] = _renamed(on_progress, meta.get("progressToken"))
+        id_, own, headers = next(self._ids), self._envelope(meta), self._headers(method, params)
+        if hearing is None:
+            sent = {**params, "_meta": own} if own else dict(params)
+            return await self._exchange(_request(id_, method, sent), deadline, headers, self.take)
+        if hearing.on_progress is not None:
+            own["progressToken"] = id_
         sent = {**params, "_meta": own} if own else dict(params)
+        ear = self._hearer.open(hearing, token=id_, callers_token=meta.get("progressToken"))
         try:
-            return await self._exchange(method, sent, deadline, self._headers(method, params))
+            return await self._exchange(_request(id_, method, sent), deadline, headers, ear.take)
         finally:
-            self._progress.pop(token, None)
+            ear.close()
 
     async def _exchange(
-        self, method: str, params: dict[str, Any], deadline: float, headers: Mapping[str, str]
+        self, message: dict[str, Any], deadline: float, headers: Mapping[str, str], on_message: OnMessage
     ) -> dict[str, Any]:
         """Send a request and return its result."""
-        id_ = next(self._ids)
-        message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+        method: str = message["method"]
         try:
-            answer = await self._transport.request(message, deadline=deadline, on_message=self.take, headers=headers)
+            answer = await self._transport.request(message, deadline=deadline, on_message=on_message, headers=headers)
         except (asyncio.CancelledError, DeadlineExceeded):
             # The end of the stream is enough for a modern server, and the wire of a child says it by itself.
             if self.era == "legacy" and method != "initialize":
-                self._spawn(lambda: self.notify("notifications/cancelled", {"requestId": id_}))
+                self._spawn(lambda: self.notify("notifications/cancelled", {"requestId": message["id"]}))
             raise
+        return self._result(method, answer)
+
+    def _result(self, method: str, answer: dict[str, Any]) -> dict[str, Any]:
         if "error" in answer:
             error: object = answer["error"]
             if not is_object(error):
@@ -341,7 +361,9 @@ class McpClient:
     # What goes on beside.
 
     def _reply(self, message: dict[str, Any]) -> None:
-        self._spawn(lambda: self._transport.notify(message, headers=self._headers("", {})))
+        # A modern server asks by its results; over HTTP it has no place for an answer to anything else.
+        if self.era != "modern" and len(self._tasks) < REPLIES:
+            self._spawn(lambda: self._transport.notify(message, headers=self._headers("", {})))
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         async def quietly() -> None:
@@ -352,24 +374,6 @@ class McpClient:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _guarded(self, listener: Callable[[dict[str, Any]], object], value: dict[str, Any]) -> None:
-        try:
-            listener(value)
-        except Exception:  # whatever a listener raises, the call must go on
-            self.failed_listeners += 1
 
-
-@functools.cache
-def own_version() -> str:
-    """Return the version of weft."""
-    return importlib.metadata.version("weft")
-
-
-def _renamed(on_progress: OnProgress, token: Any) -> OnProgress:
-    """Return a listener that is told the caller's own token, or none."""
-
-    def tell(params: dict[str, Any]) -> None:
-        told = {key: value for key, value in params.items() if key != "progressToken"}
-        on_progress(told if token is None else {**told, "progressToken": token})
-
-    return tell
+def _request(id_: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}

@@ -37,7 +37,8 @@ def mirrored_by(schema: object) -> Mirrored:
 
 def header_value(text: str) -> str:
     """Return a text as a header may carry it: as it is, or in base64 when it would not arrive unchanged."""
-    plain = re.fullmatch(r"[\x20-\x7e]*", text) and text == text.strip() and not re.fullmatch(r"=\?base64\?.*\?=", text)
+    encoded = text.startswith("=?base64?") and text.endswith("?=")
+    plain = text.isascii() and text.isprintable() and text == text.strip() and not encoded
     return text if plain else f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
 
 

@@ -20,6 +20,7 @@ from weft.errors import (
     WeftError,
     shown,
 )
+from weft.ports import is_object
 from weft.upstreams.httppool import Response
 
 NOT_TAKEN = frozenset({408, 425, 429, 503})
@@ -47,6 +48,10 @@ class Reading:
 
     def checked(self, message: object, id_: Any) -> dict[str, Any]:
         """Return a message if it is the response to the request."""
+        if is_object(message) and "result" in message and "error" not in message and "method" not in message:
+            found = message.get("id")
+            if type(found) is type(id_) and found == id_:
+                return message
         if not isinstance(message, dict) or ("result" in message) == ("error" in message) or "method" in message:
             raise UpstreamProtocolError(self._name, f"not a JSON-RPC response: {shown(cast(object, message))}")
         answer = cast("dict[str, Any]", message)

@@ -9,29 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import ipaddress
+import math
 import os
-import select
-import socket
 import ssl
 from collections import deque
-from collections.abc import Callable
-from typing import TypeAlias
 
 from weft.errors import DeadlineExceeded, UpstreamDied, UpstreamUnavailable
-from weft.upstreams.httpwire import Connection, Limits, Target, encode_request
-
-AllowAddress: TypeAlias = Callable[[str], bool]
-"""Says whether a connection to an address may be opened; asked for each address, just before."""
-
-
-@functools.cache
-def usual_tls() -> ssl.SSLContext:
-    """Return the one context for servers that need nothing special: made once, since it reads every authority."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+from weft.upstreams.httpdial import AllowAddress, Dialer
+from weft.upstreams.httpwire import Connection, Limits, Target, encode_head
 
 
 class Response:
@@ -48,6 +33,14 @@ class Response:
     def header(self, name: bytes) -> str:
         """Return a header by its name in lower case, or nothing."""
         return self._connection.headers.get(name, b"").decode("latin-1")
+
+    def is_json(self) -> bool:
+        """Whether the body says that it is JSON, in the plainest of ways."""
+        return self._connection.headers.get(b"content-type") == b"application/json"
+
+    def headers(self) -> dict[str, str]:
+        """Return all headers, by their names in lower case."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self._connection.headers.items()}
 
     @property
     def framed(self) -> bool:
@@ -88,13 +81,15 @@ class Pool:
         limits: Limits,
         tls: ssl.SSLContext | None = None,
         allow_address: AllowAddress | None = None,
+        proxy: str | None = None,
     ) -> None:
         self._name, self._target, self._limits = name, target, limits
-        self._tls = (tls or usual_tls()) if target.secure else None
-        self._allow_address = allow_address
+        self._dialer = Dialer(target, tls=tls, allow_address=allow_address, proxy=proxy)
+        self._start = self._dialer.start
         self._idle: deque[Connection] = deque()
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._all: set[Connection] = set()
+        self._lasting: set[Connection] = set()
         self._permits = limits.connections
         self._sweeper: asyncio.TimerHandle | None = None
         self.closed = False
@@ -104,8 +99,15 @@ class Pool:
         """How many connections are open now, in use or kept."""
         return len(self._all)
 
-    async def request(self, method: str, headers: dict[str, str], body: bytes | None, *, deadline: float) -> Response:
+    def head(self, method: str, headers: dict[str, str]) -> bytes:
+        """Return what a request with these headers, which are clean, begins with; it may be used many times."""
+        return encode_head(method, self._start, headers)
+
+    async def request(self, head: bytes, body: bytes | None, *, deadline: float) -> Response:
         """Send a request and return its answer once the headers are here.
+
+        One without a deadline (math.inf) is for a stream that lasts: it gets a connection of its own, which takes no
+        other's place and is not kept.
 
         Raises:
             UpstreamUnavailable: nothing was sent.
@@ -114,14 +116,8 @@ class Pool:
         """
         if asyncio.get_running_loop().time() >= deadline:
             raise not_sent(self._name, "before it began")
-        data = encode_request(method, self._target, headers, body)
-        connection = self._kept() or await self._acquire(deadline)
-        if not connection.send(data, deadline=deadline):
-            self.give_back(connection)
-            connection = await self._acquire(deadline)
-            if not connection.send(data, deadline=deadline):
-                self.give_back(connection)
-                raise UpstreamUnavailable(self._name, "it closed the connection before the request was sent")
+        data = b"%b\r\n" % head if body is None else b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+        connection = await self._sent(data, deadline) if deadline < math.inf else await self._lasts(data)
         try:
             await connection.answered()
         except BaseException:
@@ -129,8 +125,36 @@ class Pool:
             raise
         return Response(connection, self)
 
+    async def _sent(self, data: bytes, deadline: float) -> Connection:
+        """Send a request over a kept connection, or a new one, or once more over a new one if nothing of it left."""
+        connection = self._kept() or await self._acquire(deadline)
+        if not connection.send(data, deadline=deadline):
+            self.give_back(connection)
+            connection = await self._acquire(deadline)
+            if not connection.send(data, deadline=deadline):
+                self.give_back(connection)
+                raise self._unsent()
+        return connection
+
+    async def _lasts(self, data: bytes) -> Connection:
+        """Send a request over a new connection that is nobody else's."""
+        connection = await self._connect(math.inf)
+        self._lasting.add(connection)
+        if not connection.send(data, deadline=math.inf, silence=self._limits.stream_silence):
+            self.give_back(connection)
+            raise self._unsent()
+        return connection
+
+    def _unsent(self) -> UpstreamUnavailable:
+        return UpstreamUnavailable(self._name, "it closed the connection before the request was sent")
+
     def give_back(self, connection: Connection) -> None:
         """Take a connection back after an exchange, to be kept, handed on or closed."""
+        if connection in self._lasting:
+            self._lasting.discard(connection)
+            connection.release()
+            connection.abort()
+            return
         if not connection.release() or self.closed:
             connection.abort()
             self._freed()
@@ -161,7 +185,7 @@ class Pool:
     def _kept(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.alive() and not readable(connection.fileno()):
+            if connection.alive() and not connection.readable():
                 return connection
             connection.abort()
             self._freed()
@@ -227,6 +251,9 @@ class Pool:
             self._idle.remove(connection)
             self._freed()
 
+    def _make(self) -> Connection:
+        return Connection(self._name, self._limits, on_idle_end=self._ended)
+
     def _sweep(self) -> None:
         for connection in [kept for kept in self._idle if not kept.alive()]:
             connection.abort()
@@ -239,7 +266,7 @@ class Pool:
         until = min(deadline, now + self._limits.connect)
         try:
             async with asyncio.timeout_at(until):
-                connection = await self._open(until)
+                connection = await self._dialer.open(self._make, until)
         except TimeoutError as error:
             if until >= deadline:
                 raise not_sent(self._name, "connecting") from None
@@ -254,42 +281,6 @@ class Pool:
             connection.abort()
             raise UpstreamUnavailable(self._name, "weft closed its connections")
         return connection
-
-    async def _open(self, until: float) -> Connection:
-        """Try each address of the host in turn, each with its share of the time that is left."""
-        loop = asyncio.get_running_loop()
-        addresses = await self._addresses()
-        for place, address in enumerate(addresses, 1):
-            share = loop.time() + (until - loop.time()) / (len(addresses) - place + 1)
-            try:
-                async with asyncio.timeout_at(share):
-                    return await self._open_at(address)
-            except OSError:
-                if place == len(addresses):
-                    raise
-        raise OSError(f"no address of {self._target.host} may be connected to")
-
-    async def _open_at(self, address: str) -> Connection:
-        _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(self._name, self._limits, on_idle_end=self._ended),
-            address,
-            self._target.port,
-            ssl=self._tls,
-            server_hostname=self._target.host if self._tls is not None else None,
-        )
-        return connection
-
-    async def _addresses(self) -> list[str]:
-        """Resolve the host, each time anew: its address may have changed since the last connection."""
-        host = self._target.host
-        try:
-            found = [str(ipaddress.ip_address(host))]
-        except ValueError:
-            loop = asyncio.get_running_loop()
-            known = await loop.getaddrinfo(host, self._target.port, type=socket.SOCK_STREAM)
-            found = list(dict.fromkeys(str(entry[4][0]) for entry in known))
-        allow = self._allow_address
-        return found if allow is None else [address for address in found if allow(address)]
 
 
 def not_sent(name: str, doing: str) -> DeadlineExceeded:
@@ -306,12 +297,3 @@ def what_failed(error: Exception) -> str:
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno)
     return str(error)
-
-
-def readable(fileno: int) -> bool:
-    """Whether a socket has something to tell that the loop has not read yet; of a kept one, that is its end."""
-    if not hasattr(select, "poll"):
-        return False
-    poll = select.poll()
-    poll.register(fileno, select.POLLIN)
-    return bool(poll.poll(0))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import select
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,11 +43,13 @@ class Limits:
     """How long and how much; seconds and bytes.
 
     `idle_read` bounds the pause inside a header or a body that has begun. The wait for its first byte, and for the next
-    event of a stream, is bounded by the deadline of the request alone: tools may take their time.
+    event of a stream, is bounded by the deadline of the request alone: tools may take their time. A stream that lasts
+    has none: there, `stream_silence` without a byte, not even a comment, says that the server is no more.
     """
 
     connect: float = 10.0
     idle_read: float = 30.0
+    stream_silence: float = 300.0
     keep_idle: float = 4.0
     header_bytes: int = 32 * 1024
     body_bytes: int = 8 * 1024 * 1024
@@ -132,20 +136,27 @@ class Connection(asyncio.Protocol):
         self._failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._deadline = self._last = 0.0
+        self._silence = math.inf
         self._timer: asyncio.TimerHandle | None = None
+        self._tick_at = math.inf
+        self._poll: select.poll | None = None
+        self._head_size = 0
 
     # What the reader of an answer asks.
 
-    def send(self, request: bytes, *, deadline: float) -> bool:
-        """Send a request; False says that the very write failed, so that nothing of it left."""
-        self.status, self.headers = 0, {}
+    def send(self, request: bytes, *, deadline: float, silence: float = math.inf) -> bool:
+        """Send a request; False says that the very write failed, so that nothing of it left.
+
+        `silence` bounds the time without a byte also where the server owes none.
+        """
+        self.status, self.headers, self._head_size = 0, {}, 0
         self._busy, self._begun, self._answered, self.complete = True, False, False, False
         self.framed, self.resting, self._overhead, self._limit = True, False, 0, None
-        self._deadline, self._last = deadline, self._loop.time()
+        self._deadline, self._last, self._silence = deadline, self._loop.time(), silence
         self._transport.write(request)
         if self._transport.is_closing():
             return False
-        self._timer = self._loop.call_at(min(deadline, self._last + self._limits.idle_read), self._tick)
+        self._tick_by(min(deadline, self._last + min(self._limits.idle_read, silence)))
         return True
 
     @property
@@ -164,6 +175,7 @@ class Connection(asyncio.Protocol):
         self._limit = limit
         if len(self._buffer) > limit or (declared.isdigit() and int(declared) > limit):
             self._too_large(limit)
+            raise UpstreamMessageTooLarge(self._name, "its answer", limit=limit)
         self._resume()
         while not self.complete:
             await self._arrival()
@@ -193,9 +205,7 @@ class Connection(asyncio.Protocol):
 
     def release(self) -> bool:
         """End the exchange; False says that the connection must not be used again."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._discarded = None
+        self._discarded = None
         self._resume()
         self._busy, self._buffer = False, bytearray()
         reusable = self.complete and self._keep_alive and not self._dirty and self._failure is None
@@ -205,9 +215,7 @@ class Connection(asyncio.Protocol):
         """Throw the rest of the answer away, then tell; a rest that is late or long costs the connection."""
         self._discarded, self._limit = then, HIGH_WATER
         self._deadline = self._loop.time() + within
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(self._deadline, self._tick)
+        self._tick_by(self._deadline)
         self._resume()
 
     def alive(self) -> bool:
@@ -216,12 +224,13 @@ class Connection(asyncio.Protocol):
 
     def keep_time(self) -> float:
         """Return for how long the server keeps it open, as far as it said so, less a second for the way."""
-        found = re.search(rb"timeout=(\d{1,6})\b", self.headers.get(b"keep-alive", b""))
+        told = self.headers.get(b"keep-alive")
+        found = re.search(rb"timeout=(\d{1,6})\b", told) if told is not None else None
         return self._limits.keep_idle if found is None else min(self._limits.keep_idle, int(found[1]) - 1)
 
-    def fileno(self) -> int:
-        """Return the number of the socket."""
-        return self._transport.get_extra_info("socket").fileno()
+    def readable(self) -> bool:
+        """Whether the socket has something to tell that the loop has not read yet; of a kept one, that is its end."""
+        return self._poll is not None and bool(self._poll.poll(0))
 
     def abort(self) -> None:
         """Close at once; what is in flight is lost."""
@@ -240,6 +249,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
+        if sock is not None and hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(sock.fileno(), select.POLLIN)
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             # A peer that vanished without a word, with no byte due from it, is found by nothing else.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -271,22 +283,37 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.closed.done():
             self.closed.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._busy:
             self._on_idle_end(self)
             return
         reason = "it cut its answer short" if self._begun else "it closed the connection before it answered"
         self.fail(UpstreamDied(self._name, f"{reason}{f' ({exc})' if exc else ''}; the request may have been handled"))
 
+    def _tick_by(self, when: float) -> None:
+        """Look at the time then, or earlier: a timer that an exchange leaves behind serves the next one too."""
+        if when < self._tick_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._tick_at, self._timer = when, self._loop.call_at(when, self._tick)
+
     def _tick(self) -> None:
+        self._tick_at, self._timer = math.inf, None
+        if not self._busy:
+            return
         now, idle = self._loop.time(), self._limits.idle_read
         waiting = self._begun and not self.resting and not self._paused and not self.complete
         if now >= self._deadline:
             self.fail(DeadlineExceeded(f"Upstream '{self._name}' did not answer in time; the request was given up"))
         elif waiting and now - self._last >= idle:
             self.fail(UpstreamDied(self._name, f"no byte for {idle:g} s in the middle of its answer"))
+        elif not self._paused and now - self._last >= self._silence:
+            self.fail(UpstreamDied(self._name, f"not a byte for {self._silence:g} s on its stream"))
         else:
-            last = self._last if waiting and now - self._last < idle else now
-            self._timer = self._loop.call_at(min(self._deadline, last + idle), self._tick)
+            pause = min(idle, self._silence)
+            last = self._last if now - self._last < pause else now
+            self._tick_by(min(self._deadline, last + pause))
 
     # What the parser tells.
 
@@ -294,12 +321,13 @@ class Connection(asyncio.Protocol):
         if self.complete:
             self._dirty = True
         else:
-            self.headers = {}
+            self.headers, self._head_size = {}, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._answered:
             return
         lower = name.lower()
+        self._head_size += len(name) + len(value) + 4
         self.headers[lower] = self.headers[lower] + b", " + value if lower in self.headers else value
 
     def on_headers_complete(self) -> None:
@@ -309,7 +337,7 @@ class Connection(asyncio.Protocol):
         headers, self.status, self._progress = self.headers, status, True
         coding = headers.get(b"transfer-encoding", b"chunked").lower()
         content = headers.get(b"content-encoding", b"identity").lower()
-        if sum(len(name) + len(value) + 4 for name, value in headers.items()) > self._limits.header_bytes:
+        if self._head_size > self._limits.header_bytes:
             self._too_large(self._limits.header_bytes, "headers")
         elif coding != b"chunked":
             self._broke(f"Transfer-Encoding {shown(coding)} is not understood")
@@ -356,9 +384,7 @@ class Connection(asyncio.Protocol):
             then(self)
 
 
-def encode_request(method: str, target: Target, headers: dict[str, str], body: bytes | None) -> bytes:
-    """Return a request as it goes over the wire; the headers have been through `clean_header`."""
-    length = "" if body is None else f"content-length: {len(body)}\r\n"
+def encode_head(method: str, start: str, headers: dict[str, str]) -> bytes:
+    """Return a request up to its length; `start` ends with the host, the headers are `clean_header`s."""
     fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    start = f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}\r\naccept-encoding: identity\r\n"
-    return f"{start}{fields}{length}\r\n".encode("latin-1") + (body or b"")
+    return f"{method} {start}accept-encoding: identity\r\n{fields}".encode("latin-1")

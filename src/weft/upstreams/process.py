@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from weft.errors import UpstreamUnavailable
 from weft.upstreams.guardian import Guardian
@@ -20,6 +22,9 @@ Nothing with credentials, proxies or loader switches in it; SHELL and TERM neith
 
 LAST_WORDS = 0.2
 """Seconds for what a child wrote before its end; only a grandchild outside the group can hold the pipe for longer."""
+
+REAPED = 2.0
+"""Seconds for a child that was killed to be gone."""
 
 
 def environment(given: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
@@ -62,21 +67,25 @@ def told_status(status: int) -> str:
         return f"killed by signal {-status}"
 
 
-class Process(asyncio.SubprocessProtocol):
+class Process:
     """One life of a child. Whatever ends it, its group is killed, its pipes are closed and it is reaped."""
 
-    def __init__(self, owner: Owner, patience: Patience) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], owner: Owner, patience: Patience) -> None:
+        self._popen = popen
         self._owner = owner
         self._patience = patience
+        self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         self._exited = asyncio.Event()
         self._silent = asyncio.Event()
         self._released = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
+        self._pipes: list[asyncio.BaseTransport] = []
+        self._open_pipes = 0
         self._guardian: Guardian | None = None
         self._life: asyncio.Task[None] | None = None
-        self._status = 0
+        self._pidfd: int | None = None
 
     @classmethod
     async def start(
@@ -94,22 +103,22 @@ class Process(asyncio.SubprocessProtocol):
         Raises:
             UpstreamUnavailable: there is no such command or folder, or it may not be run.
         """
-        loop = asyncio.get_running_loop()
         try:
-            # asyncio closes all other files in the child; uvloop 0.23 ignores close_fds, and there a child also gets
-            # whatever is inheritable, its own pipes a second time among it.
-            _, process = await loop.subprocess_exec(
-                lambda: cls(owner, patience or Patience()), *command, env=env, cwd=cwd, start_new_session=True
-            )
+            popen = _popen(command, env, cwd)
         except (OSError, ValueError) as error:
             raise UpstreamUnavailable(server, _why_not(error, command[0], env, cwd)) from None
-        process._live()
+        process = cls(popen, owner, patience or Patience())
+        try:
+            await process._open()
+        except BaseException:
+            process._drop()
+            raise
         return process
 
     @property
     def pid(self) -> int:
         """The process's number, which is its group's too."""
-        return self._pid
+        return self._popen.pid
 
     @property
     def guarded(self) -> bool:
@@ -158,45 +167,93 @@ class Process(asyncio.SubprocessProtocol):
         if self._life is not None:
             await asyncio.shield(self._life)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.SubprocessTransport, transport)
-        self._pid = self._transport.get_pid()
+    # What its pipes tell.
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def pipe_opened(self, transport: asyncio.BaseTransport) -> None:
+        """Note a pipe that is open."""
+        self._pipes.append(transport)
+        self._open_pipes += 1
+
+    def pipe_data(self, fd: int, data: bytes) -> None:
+        """Take what the child wrote."""
         if fd == 1:
             self._owner.on_stdout(data)
         else:
             self._owner.on_stderr(data)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def pipe_closed(self, fd: int) -> None:
+        """Note a pipe that is closed, by whichever end."""
+        self._open_pipes -= 1
+        if self._open_pipes == 0:
+            self._released.set()
         if fd == 1:
             self._silent.set()
         if fd != 2:
             # A child that hears nothing or says nothing serves no more, even if it lives.
             self.end()
 
-    def process_exited(self) -> None:
-        # Now, while the group's number cannot yet be another's: those whom the child started may have outlived it.
-        self._signal_group(signal.SIGKILL)
-        self._status = self._transport.get_returncode() or 0
-        self._exited.set()
-        self.end()
+    def pipe_full(self, full: bool) -> None:
+        """Note whether the child takes what is written."""
+        if full:
+            self._writable.clear()
+        else:
+            self._writable.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._released.set()
+    # Its life.
 
-    def pause_writing(self) -> None:
-        self._writable.clear()
+    async def _open(self) -> None:
+        loop, popen = self._loop, self._popen
+        # Waited for to the end, as a pipe that opens after its caller has given up would be nobody's.
+        pipes = loop.create_task(self._connect())
+        try:
+            await asyncio.shield(pipes)
+        except asyncio.CancelledError:
+            await asyncio.wait([pipes])
+            raise
+        self._watch()
+        with contextlib.suppress(OSError):
+            self._guardian = Guardian(popen.pid)
+        self._life = loop.create_task(self._until_gone(), name=f"child {popen.pid}")
 
-    def resume_writing(self) -> None:
-        self._writable.set()
+    async def _connect(self) -> None:
+        loop, popen = self._loop, self._popen
+        stdin, _ = await loop.connect_write_pipe(lambda: Pipe(self, 0), popen.stdin)
+        self._stdin = stdin
+        await loop.connect_read_pipe(lambda: Pipe(self, 1), popen.stdout)
+        await loop.connect_read_pipe(lambda: Pipe(self, 2), popen.stderr)
 
-    def _live(self) -> None:
-        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+    def _watch(self) -> None:
+        """Learn of the exit while the child is not yet reaped, so that its group's number cannot be another's."""
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+            self._loop.add_reader(self._pidfd, self._on_exit)
+        except (AttributeError, OSError):
+            threading.Thread(target=self._wait, name=f"child {self.pid}", daemon=True).start()
+
+    def _wait(self) -> None:
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by now
+            self._loop.call_soon_threadsafe(self._on_exit)
+
+    def _on_exit(self) -> None:
+        """Kill those whom the child started and who may have outlived it, then reap it."""
         if not self._exited.is_set():
-            with contextlib.suppress(OSError):
-                self._guardian = Guardian(self._pid)
-        self._life = asyncio.get_running_loop().create_task(self._until_gone(), name=f"child {self._pid}")
+            self._unwatch()
+            self._signal_group(signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the system may be stuck with it; weft must not be
+                self._popen.wait(REAPED)
+            self._exited.set()
+            self.end()
+
+    def _unwatch(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
 
     async def _until_gone(self) -> None:
         try:
@@ -204,14 +261,11 @@ class Process(asyncio.SubprocessProtocol):
             await self._until_exited()
             await _within(LAST_WORDS, self._silent)
         finally:
-            # Also when this task is cancelled, as at the end of asyncio.run. The transport closes first: it reaps a
-            # child that is already dead, and asyncio would then warn that somebody else has.
-            self._transport.close()
-            self._signal_group(signal.SIGKILL)
-            if self._guardian is not None:
-                self._guardian.dismiss()
+            # Also when this task is cancelled, as at the end of asyncio.run.
+            self._drop()
         await self._released.wait()
-        self._owner.on_gone(self._status)
+        status: int | None = self._popen.returncode
+        self._owner.on_gone(-signal.SIGKILL if status is None else status)
 
     async def _until_exited(self) -> None:
         if self._stdin.get_write_buffer_size():
@@ -227,11 +281,61 @@ class Process(asyncio.SubprocessProtocol):
         self._signal_group(signal.SIGKILL)
         await self._exited.wait()
 
+    def _drop(self) -> None:
+        """Kill what is left, and close what is open."""
+        self._signal_group(signal.SIGKILL)
+        self._on_exit()
+        for pipe in self._pipes:
+            pipe.close()
+        opened = len(self._pipes)
+        for file in (self._popen.stdin, self._popen.stdout, self._popen.stderr)[opened:]:
+            if file is not None:
+                file.close()
+        if self._guardian is not None:
+            self._guardian.dismiss()
+
     def _signal_group(self, number: signal.Signals) -> None:
         # After the exit the number may be another group's.
         if not self._exited.is_set():
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, number)
+                os.killpg(self.pid, number)
+
+
+class Pipe(asyncio.Protocol):
+    """One pipe of a child."""
+
+    def __init__(self, process: Process, fd: int) -> None:
+        self._process, self._fd = process, fd
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._process.pipe_opened(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._process.pipe_data(self._fd, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._process.pipe_closed(self._fd)
+
+    def pause_writing(self) -> None:
+        self._process.pipe_full(True)
+
+    def resume_writing(self) -> None:
+        self._process.pipe_full(False)
+
+
+def _popen(command: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> subprocess.Popen[bytes]:
+    # Not the loop's own subprocess_exec: that of uvloop 0.23 ignores close_fds, and a child would get whatever is
+    # inheritable, its own pipes a second time among it.
+    return subprocess.Popen(
+        list(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=env,
+        cwd=cwd,
+        start_new_session=True,
+    )
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:

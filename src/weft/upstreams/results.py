@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import orjson
@@ -30,6 +31,25 @@ def value_of(result: dict[str, Any], *, tool: str) -> Any:
     content = _content(result)
     text = _text(content[0]) if len(content) == 1 else None
     return content if text is None else _parsed(text)
+
+
+def value_schema(tool: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the values of a tool look like, as its listing says; None when it does not say.
+
+    Where weft serves a tool whose results it wraps, the listing is marked: true, or "maybe" when that depends.
+    """
+    schema: object = tool.get("outputSchema")
+    meta: object = tool.get("_meta")
+    wrapped: object = meta.get(WRAPPED) if is_object(meta) else None
+    if not is_object(schema) or wrapped not in (None, False, True):
+        return None
+    if wrapped is not True:
+        return schema
+    properties: object = schema.get("properties")
+    inner: object = properties.get("result") if is_object(properties) else None
+    if not is_object(inner):
+        return None
+    return {**inner, **{key: schema[key] for key in ("$defs", "definitions") if key in schema}}
 
 
 def _unwrapped(value: Any, meta: object) -> Any:
@@ -65,3 +85,10 @@ def _text(block: object) -> str | None:
         return None
     text: object = block.get("text")
     return text if isinstance(text, str) else None
+
+
+def outcome_of(result: Mapping[str, Any]) -> str:
+    """Return how a request ended, in the word by which it is counted."""
+    if result.get("isError") is True:
+        return "tool_error"
+    return "input_required" if result.get("resultType") == "input_required" else "ok"

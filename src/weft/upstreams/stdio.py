@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,14 +110,16 @@ class StdioTransport:
         self.exit: Exit | None = None
         self.counters = StdioCounters()
 
-    async def start(self) -> None:
-        """Start the child.
+    async def start(self, *, on_message: OnMessage | None = None, on_request: OnRequest | None = None) -> None:
+        """Start the child; listeners that were given at the making stay.
 
         Raises:
             UpstreamUnavailable: there is no such command or folder, or it may not be run.
         """
         if self._process is not None or self._stopped is not None:
             raise UpstreamUnavailable(self._server, "this child was started before")
+        self._on_message = self._on_message or on_message
+        self._asked.on_request = self._asked.on_request or on_request
         now = asyncio.get_running_loop().time
         self._stderr = Stderr(now=now, log=self._log, secrets=self._env.values())
         self._process = await Process.start(
@@ -160,6 +163,12 @@ class StdioTransport:
         finally:
             timer.cancel()
             self._calls.close(sent)
+
+    async def follow(
+        self, message: dict[str, Any], *, on_message: OnMessage, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Send a request that lasts; see Transport.follow."""
+        return await self.request(message, deadline=math.inf, on_message=on_message)
 
     async def notify(self, message: dict[str, Any], *, headers: Mapping[str, str] | None = None) -> None:
         """Send a notification, or the answer to a server's request.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from weft.upstreams.asked import OnRequest
+
 OnMessage: TypeAlias = Callable[[dict[str, Any]], object]
 """Told each notification and each request of the server, in the order of arrival; it must not block."""
 
@@ -12,8 +14,12 @@ OnMessage: TypeAlias = Callable[[dict[str, Any]], object]
 class Transport(Protocol):
     """A way to one MCP server. Deadlines are absolute times of the running loop's clock."""
 
-    async def start(self) -> None:
-        """Make it ready: start the child, or nothing at all where connections open when they are needed."""
+    async def start(self, *, on_message: OnMessage | None = None, on_request: OnRequest | None = None) -> None:
+        """Make it ready: start the child, or nothing at all where connections open when they are needed.
+
+        On a wire that all requests share, `on_message` is told each notification that none of them asked for, and
+        `on_request` answers the requests of the server; where each request has a stream of its own, nobody is told.
+        """
         ...
 
     async def request(
@@ -38,6 +44,18 @@ class Transport(Protocol):
             UpstreamProtocolError: what came back is not an answer to this request.
             UpstreamAuth: the server does not accept weft's credentials.
             DeadlineExceeded: no answer by the deadline.
+        """
+        ...
+
+    async def follow(
+        self, message: dict[str, Any], *, on_message: OnMessage, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Send a request that lasts, such as a subscription, and return its response when the server ends it.
+
+        It has no deadline, and takes no place among the requests that the wire can carry at once.
+
+        Raises:
+            InfrastructureError: as `request` does; a server from which nothing at all comes for long has died.
         """
         ...
 

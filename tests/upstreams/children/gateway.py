@@ -6,6 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import uvloop
+
 from weft.upstreams.stdio import StdioTransport
 
 PUPPET = Path(__file__).with_name("puppet.py")
@@ -25,4 +27,7 @@ async def main() -> None:
         await asyncio.Event().wait()
 
 
-asyncio.run(main())
+if sys.argv[2] == "uvloop":
+    uvloop.run(main())
+else:
+    asyncio.run(main())

@@ -1,4 +1,4 @@
-"""The composition root: puts documents, upstreams and the engine together."""
+"""Documents, upstreams and the engine put together, without a server."""
 
 from __future__ import annotations
 

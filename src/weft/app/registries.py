@@ -1,0 +1,99 @@
+"""Registries that are served: where they come from, and how what they say comes into service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from weft.app.documents import compile_file, problems_of
+from weft.config import Config
+from weft.doors.sites import is_loopback
+from weft.dsl.modules import read_module
+from weft.errors import DocumentInvalid, InputError, errors_in
+from weft.gateway.httpsource import HttpSource
+from weft.gateway.live import Content
+from weft.gateway.sources import SAME, FileSource, Loaded, Same, Source
+from weft.ir.normalise import parse
+from weft.ir.read import read
+from weft.upstreams.egress import network, only_public
+from weft.upstreams.httpfetch import fetch
+
+EMPTY = b'{"schemaVersion": "1.0"}'
+CACHE = Path(".weft") / "registry"
+
+
+class FileThatMayBeMissing(FileSource):
+    """The file that is looked for when none was named: nothing is composed until it is there.
+
+    Once it was there it is as any other: when it goes, what it said stays in service.
+    """
+
+    _was_there = _was_missing = False
+
+    async def look(self, *, fully: bool = False) -> Loaded | Same | None:
+        """Return the file when it is not the one seen last, and an empty registry as long as it was never there."""
+        if self._was_there or await asyncio.to_thread(self.path.exists):
+            self._was_there = True
+            return await super().look(fully=fully)
+        before, self._was_missing = self._was_missing, True
+        return SAME if before else Loaded(name=self.name, data=EMPTY, format="json")
+
+
+def source_of(config: Config, registry: Path | None) -> Source:
+    """Return where the registry comes from: the file of the command line, else what weft.yaml says."""
+    given = config.registry
+    if registry is not None:
+        return FileSource(registry)
+    if given.path is not None:
+        return FileThatMayBeMissing(given.path) if given.optional else FileSource(given.path)
+    assert given.url is not None
+    _check_scheme(given.url, config.egress.allow)
+    cache = (config.file.parent if config.file is not None else Path()) / CACHE
+    getting = partial(fetch, allow_address=address_rule(given.url, config.egress.allow), proxy=config.egress.proxy)
+    return HttpSource(given.url, fetch=getting, every=given.refresh_interval, headers=given.headers, cache=cache)
+
+
+def _check_scheme(url: str, allow: Iterable[str]) -> None:
+    """Refuse to get a registry, which decides what is called, over a network where anybody may change it."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "http" and host not in allow and not is_loopback(host):
+        raise InputError(
+            f"registry.source must be an https:// URL, as anybody between here and '{host}' could change it",
+            hint=f"if that cannot be helped, add '{host}' to egress.allow",
+        )
+
+
+def address_rule(url: str, allow: Iterable[str]) -> Callable[[str], bool] | None:
+    """Return which addresses a host may turn out to have: any, if the operator lists or wrote it, else public ones."""
+    host = urlsplit(url).hostname or ""
+    if host in allow or is_loopback(host):
+        return None
+    return only_public([one for one in allow if _is_network(one)])
+
+
+def _is_network(text: str) -> bool:
+    try:
+        network(text)
+    except InputError:
+        return False
+    return True
+
+
+def content_of(loaded: Loaded) -> Content:
+    """Return what a registry brings.
+
+    Raises:
+        DocumentInvalid: with every problem, when there is an error among them.
+    """
+    if loaded.path is not None and loaded.path.suffix == ".py":
+        registry = compile_file(read_module(loaded.path))[1].valid()
+        return Content(registry.document, registry.tools, tuple(registry.problems))
+    parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format))
+    problems = problems_of(parsed)
+    if errors_in(problems):
+        raise DocumentInvalid(problems)
+    return Content(parsed.document, None, tuple(problems))

@@ -1,0 +1,270 @@
+"""A running gateway: its registry and its configuration watched, its doors open, for one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from weft.app.registries import content_of, source_of
+from weft.app.resuming import OtherWorkers, resume_for_others
+from weft.app.specs import document_limits_of, limits_of, message_limits_of, naming_of, specs_of
+from weft.config import Config, load_config
+from weft.doors.admin import AdminDoor, answer_peers
+from weft.doors.fronts import admin_front, public_front
+from weft.doors.listener import Limits as ListenerLimits
+from weft.doors.listener import Listener, Tls
+from weft.doors.load import Load, LoadLimits
+from weft.doors.mcp.app import McpDoor
+from weft.doors.peers import Peers
+from weft.doors.plain import PlainDoor
+from weft.doors.sites import Site
+from weft.errors import UpstreamUnavailable
+from weft.gateway.gateway import Gateway
+from weft.gateway.signing import Signer
+from weft.gateway.sources import FileSource, Loaded
+from weft.gateway.watcher import Watcher
+from weft.run.limits import Limits
+from weft.telemetry import Telemetry
+from weft.telemetry.exporting import export_of
+from weft.telemetry.exposition import render
+from weft.telemetry.logs import Log
+from weft.telemetry.traces import Traces
+from weft.upstreams.stderr import redact
+
+FIXED = ("listen", "admin", "registry", "telemetry")
+"""Sections that are read when weft starts, and only then."""
+
+LIVE = ("response", *(field.name for field in fields(Limits)))
+"""Limits that count from the next call on when they are changed."""
+
+
+class Running:
+    """One process of a gateway: what it serves, and what its operators can ask of it."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        registry: Path | None = None,
+        key: bytes | None = None,
+        peers: Peers | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make one inside a running event loop; `key` is shared by all workers."""
+        self.config = config
+        self.log = Log("gateway")
+        self.peers = peers
+        self._env = os.environ if env is None else env
+        self._key = key
+        self._written: Config | None = None
+        self._listener: Listener | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.telemetry = Telemetry(
+            traces=Traces(keep=config.telemetry.traces, redact=redact), export=export_of(self._env, redact=redact)
+        )
+        upstream = Log("upstream")
+        self.gateway = Gateway(
+            specs_of(config),
+            naming=naming_of(config),
+            limits=limits_of(config),
+            telemetry=self.telemetry,
+            signer=Signer(key),
+            elsewhere=OtherWorkers(peers) if peers is not None else None,
+            log=lambda server, line: upstream.info(line, server=server),
+            # The line of an episode has the last of it.
+            chatter=lambda server, line: upstream.debug(line, server=server),
+        )
+        self.registry = Watcher(source_of(config, registry), self._load, on_result=self._reloaded, log=Log("registry"))
+        self.file = (
+            None
+            if config.file is None
+            else Watcher(FileSource(config.file), self._configure, what="configuration", log=Log("config"))
+        )
+
+    async def start(self) -> None:
+        """Load the registry, connect to the servers, and begin to watch.
+
+        Raises:
+            DocumentInvalid: the registry cannot be served.
+            UpstreamUnavailable: a server that is required does not answer.
+        """
+        if self.peers is not None:
+            resume_for_others(self.peers, self.gateway.parking)
+            answer_peers(self.peers, self)
+            self.peers.on("metrics", self._counted)
+            await self.peers.start()
+        await self.registry.start()
+        await self.gateway.start()
+        if any(server.spec.required for server in self.gateway.pool.servers.values()):
+            await self.gateway.ready()
+            self._check_required()
+        self._tasks.append(asyncio.create_task(self.registry.run(), name="registry watcher"))
+        if self.file is not None:
+            await self.file.refresh()
+            self._tasks.append(asyncio.create_task(self.file.run(), name="config watcher"))
+
+    async def close(self) -> None:
+        """End everything that was begun."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.gateway.close()
+        if self.telemetry.export is not None:
+            await asyncio.to_thread(self.telemetry.export.close)
+        if self.peers is not None:
+            await self.peers.close()
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """End a task with everything else."""
+        self._tasks.append(task)
+
+    # What is served.
+
+    def listener(self, sock: socket.socket, *, shared_by: int = 1) -> Listener:
+        """Return the listener for clients, on a socket that so many processes share."""
+        config = self.config
+        given, limits = config.listen, config.limits
+        door = McpDoor(self.gateway, key=self._key, peers=self.peers, limits=message_limits_of(config))
+        plain = PlainDoor(self.gateway, limits=document_limits_of(config))
+        site = Site(bound=given.host, hosts=given.allowed_hosts, origins=given.allowed_origins)
+        load = Load(
+            LoadLimits(
+                bytes=limits.in_flight_bytes,
+                unknown_body=limits.body,
+                per_principal=limits.per_principal,
+                anonymous=limits.in_flight,
+            )
+        )
+        guard = public_front(door, plain, health=self, site=site, metrics=self.metrics, load=load)
+        tls = None if given.tls is None else Tls(cert=given.tls.cert, key=given.tls.key, client_ca=given.tls.client_ca)
+        bears = ListenerLimits(
+            header_timeout=limits.header_timeout,
+            body_timeout=limits.body_timeout,
+            header_bytes=limits.headers,
+            connections_per_ip=limits.connections_per_address,
+        )
+        # Streams on which clients only listen would last as long as the drain may.
+        listener = Listener(guard, sockets=[sock], tls=tls, limits=bears, shared_by=shared_by, on_drain=door.close)
+        self.telemetry.metrics.limits_counted_by(
+            lambda: {
+                "Overloaded": load.overloaded,
+                "TooManyRequests": load.throttled,
+                "UnknownHost": guard.bad_hosts,
+                "ForbiddenOrigin": guard.bad_origins,
+                "TooManyConnections": listener.refused_connections,
+                "RequestTimeout": listener.timeouts,
+                "MalformedRequest": listener.malformed,
+            }
+        )
+        self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
+        self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
+        self._listener = listener
+        return listener
+
+    def admin(self, sock: socket.socket) -> Listener:
+        """Return the listener for operators."""
+        guard = admin_front(AdminDoor(self, peers=self.peers), health=self, metrics=self.metrics)
+        return Listener(guard, sockets=[sock])
+
+    # What operators ask.
+
+    def report(self) -> dict[str, Any]:
+        """Return how everything is."""
+        told = self.gateway.report()
+        told["registry"] = self.registry.status()
+        watched = {"registry": self.registry, "config": self.file}
+        told["degraded"] += [name for name, one in watched.items() if one is not None and one.problems]
+        if self.file is not None and self.file.problems:
+            told["config"] = self.file.status()
+        return told
+
+    async def metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """Return what all workers have counted, as Prometheus reads it, and the kind of text that it is."""
+        others = [] if self.peers is None else await self.peers.tell_all({"op": "metrics"})
+        snapshots = [self.telemetry.metrics.snapshot(), *(one["metrics"] for one in others)]
+        return await asyncio.to_thread(render, snapshots, accept=accept)
+
+    async def reload(self) -> dict[str, Any]:
+        """Read registry and configuration again, now."""
+        if self.file is not None:
+            await self.file.refresh()
+        await self.registry.refresh()
+        if self._listener is not None:
+            self._listener.renew_certificate()
+        problems = [*self.registry.problems, *(self.file.problems if self.file is not None else ())]
+        return {"generation": self.gateway.live.generation, "problems": [problem.to_json() for problem in problems]}
+
+    async def traces(self, limit: int) -> list[dict[str, Any]]:
+        """Return the latest calls."""
+        return self.telemetry.traces.recent(limit)
+
+    async def trace(self, trace_id: str) -> list[dict[str, Any]]:
+        """Return the calls of a trace with their steps."""
+        return self.telemetry.traces.get(trace_id)
+
+    async def upstreams(self) -> dict[str, Any]:
+        """Return the state of each server."""
+        return self.gateway.report()["upstreams"]
+
+    # What changes.
+
+    async def _load(self, loaded: Loaded) -> None:
+        content = await asyncio.to_thread(content_of, loaded)
+        await self.gateway.live.load(content)
+        for problem in content.problems:
+            # Whether a server has it is only known when the servers are; /readyz tells then.
+            if problem.code != "UnknownName":
+                self.log.warning(str(problem))
+
+    async def _configure(self, loaded: Loaded) -> None:
+        assert loaded.path is not None
+        config = await asyncio.to_thread(load_config, loaded.path, self._env)
+        before = self._written or _as_started(self.config, config)
+        if before != config:
+            for section in (name for name in FIXED if getattr(config, name) != getattr(before, name)):
+                self.log.warning(f"`{section}` has changed: that takes a restart")
+            if _at_the_doors(config) != _at_the_doors(before):
+                self.log.warning("`limits` of requests and connections have changed: that takes a restart")
+            await self.gateway.pool.replace(specs_of(config))
+            await self.gateway.live.rename(naming_of(config))
+            self.gateway.engine.limits = limits_of(config)
+        self._written = config
+
+    def _reloaded(self, result: str) -> None:
+        if result != "unchanged":
+            self.telemetry.metrics.reloaded(result, generation=self.gateway.live.generation)
+
+    async def _counted(self, message: dict[str, Any]) -> dict[str, Any]:
+        return {"metrics": self.telemetry.metrics.snapshot()}
+
+    def _check_required(self) -> None:
+        for server in self.gateway.pool.servers.values():
+            if server.spec.required and server.state != "ready":
+                raise UpstreamUnavailable(server.spec.key, f"it is required, and {server.problem or 'does not answer'}")
+
+
+def _as_started(started: Config, written: Config) -> Config:
+    """Return what weft was started with, but for what the command line may have said instead of the file."""
+    return written.model_copy(update={name: getattr(started, name) for name in ("servers", "views", "names", "limits")})
+
+
+def _at_the_doors(config: Config) -> dict[str, Any]:
+    """Return the limits that are given to the doors, once."""
+    return config.limits.model_dump(exclude=set(LIVE))
+
+
+@contextlib.asynccontextmanager
+async def running(config: Config, **given: Any) -> AsyncGenerator[Running]:
+    """Run a gateway for as long as the block lasts."""
+    one = Running(config, **given)
+    try:
+        await one.start()
+        yield one
+    finally:
+        await one.close()

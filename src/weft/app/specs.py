@@ -1,0 +1,110 @@
+"""What weft.yaml says, as the rooms that do it take it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+
+from weft.config import Config
+from weft.config.server import Server
+from weft.doors.mcp.messages import MessageLimits
+from weft.gateway.catalogue import ViewRule
+from weft.gateway.live import Naming
+from weft.ir.read import DocumentLimits
+from weft.run.limits import Limits
+from weft.upstreams.oauth import ClientCredentials
+from weft.upstreams.spec import ServerSpec, Tls
+
+
+def specs_of(config: Config) -> list[ServerSpec]:
+    """Return every server of a config."""
+    proxy, response = config.egress.proxy, config.limits.response
+    return [spec_of(server, proxy=proxy, response=response) for server in config.servers.values()]
+
+
+def spec_of(server: Server, *, proxy: str | None = None, response: int = 8 << 20) -> ServerSpec:
+    """Return one server."""
+    auth, tls = server.auth, server.tls
+    return ServerSpec(
+        name=server.name,
+        version=server.version,
+        command=runnable(server.argv),
+        env=dict(server.env),
+        cwd=server.cwd if server.command is not None else None,
+        url=server.url or "",
+        transport=server.transport,
+        headers=dict(server.headers),
+        auth=None
+        if auth is None
+        else ClientCredentials(
+            token_url=auth.token_url,
+            client_id=auth.client_id,
+            client_secret=auth.client_secret,
+            scopes=tuple(auth.scopes),
+            audience=auth.audience,
+            resource=auth.resource,
+        ),
+        era=server.era,
+        include=tuple(server.include),
+        exclude=tuple(server.exclude),
+        required=server.required,
+        on_unavailable=server.on_unavailable,
+        start_timeout=server.start_timeout,
+        timeout=server.timeout,
+        concurrency=server.concurrency,
+        queue=server.queue,
+        response=response,
+        tls=Tls() if tls is None else Tls(ca=tls.ca, cert=tls.cert, key=tls.key),
+        proxy=proxy if server.url is not None else None,
+    )
+
+
+def runnable(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line in which `python` is the one that runs weft: for its own modules, or as the only one."""
+    if not argv or argv[0] not in ("python", "python3"):
+        return tuple(argv)
+    own = tuple(argv[1:2]) == ("-m",) and argv[2:3] and argv[2].split(".")[0] == "weft"
+    return (sys.executable, *argv[1:]) if own or shutil.which(argv[0]) is None else tuple(argv)
+
+
+def naming_of(config: Config) -> Naming:
+    """Return under which names things are served."""
+    views = {
+        name: ViewRule(
+            include=tuple(view.include),
+            exclude=tuple(view.exclude),
+            hide_raw=view.hide_raw,
+            description=view.description,
+        )
+        for name, view in config.views.items()
+    }
+    return Naming(on_collision=config.names.on_collision, views=views)
+
+
+def message_limits_of(config: Config) -> MessageLimits:
+    """Return how large a message of a client may be."""
+    given = config.limits
+    return MessageLimits(body=given.body, depth=given.depth, nodes=given.nodes, string=given.string)
+
+
+def document_limits_of(config: Config) -> DocumentLimits:
+    """Return how large the body of a plain call may be."""
+    given = config.limits
+    return DocumentLimits(bytes=given.body, depth=given.depth, nodes=given.nodes)
+
+
+def limits_of(config: Config) -> Limits:
+    """Return what one call may spend."""
+    given = config.limits
+    return Limits(
+        timeout=given.timeout,
+        max_timeout=given.max_timeout,
+        steps=given.steps,
+        calls=given.calls,
+        concurrent=given.concurrent,
+        rows=given.rows,
+        spans=given.spans,
+        warnings=given.warnings,
+        background=given.background,
+    )

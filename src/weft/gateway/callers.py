@@ -1,0 +1,109 @@
+"""Callers around callers: the same client, seen from further inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.errors import UpstreamRefused
+from weft.ports import Caller
+
+ASKABLE = frozenset({"elicitation", "sampling", "roots"})
+"""What a client may be asked for."""
+
+INVALID_REQUEST = -32600
+
+
+def can_be_asked(caller: Caller) -> bool:
+    """Tell whether a client can do anything that a server may ask for."""
+    return not ASKABLE.isdisjoint(caller.capabilities)
+
+
+def cannot_ask(method: str = "a question") -> UpstreamRefused:
+    """Return the refusal of a question that nobody can answer."""
+    told = {"code": INVALID_REQUEST, "message": "the client cannot be asked here"}
+    return UpstreamRefused("client", method, told)
+
+
+class Onward:
+    """A client, for one request that is made for it: what goes along in `_meta` is that request's own."""
+
+    __slots__ = ("_caller", "meta")
+
+    def __init__(self, caller: Caller, meta: Mapping[str, Any]) -> None:
+        self._caller = caller
+        self.meta = meta
+
+    @property
+    def subject(self) -> str:
+        return self._caller.subject
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._caller.capabilities
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return self._caller.info
+
+    @property
+    def log_level(self) -> str | None:
+        return self._caller.log_level
+
+    @property
+    def wants_progress(self) -> bool:
+        return self._caller.wants_progress
+
+    @property
+    def relays_input(self) -> bool:
+        return self._caller.relays_input
+
+    def progress(self, params: dict[str, Any]) -> None:
+        self._caller.progress(params)
+
+    def log(self, params: dict[str, Any]) -> None:
+        self._caller.log(params)
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        return await self._caller.ask(requests)
+
+
+class Inside(Onward):
+    """A client, for the steps of a composition: it is told of steps, not of what goes on in each."""
+
+    @property
+    def wants_progress(self) -> bool:
+        return False
+
+    @property
+    def relays_input(self) -> bool:
+        # Only the whole composition could be called again with the answers, not a step of it.
+        return False
+
+    def progress(self, params: dict[str, Any]) -> None:
+        pass
+
+
+class Nobody:
+    """A call that no client is behind: nothing can be told, nobody can be asked."""
+
+    subject = "anonymous"
+    capabilities: Mapping[str, Any] = {}
+    info: Mapping[str, Any] = {}
+    log_level: str | None = None
+    wants_progress = False
+    relays_input = False
+
+    def __init__(self, *, subject: str = "anonymous", meta: Mapping[str, Any] | None = None) -> None:
+        self.subject = subject
+        self.meta: Mapping[str, Any] = meta or {}
+
+    def progress(self, params: dict[str, Any]) -> None:
+        """Tell nobody."""
+
+    def log(self, params: dict[str, Any]) -> None:
+        """Tell nobody."""
+
+    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Refuse: there is nobody to ask."""
+        raise cannot_ask(next((str(one.get("method")) for one in requests.values()), "a question"))

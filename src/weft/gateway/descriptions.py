@@ -1,0 +1,159 @@
+"""What a tool of the registry is listed as: its schemas, and the annotations that follow from what it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft.expr.shapes import ANY
+from weft.gateway.results import WRAPPED, served_schema, taken_schema
+from weft.ir.document import Document, ToolDef
+from weft.ir.operations import AgentCall, ToolCall
+from weft.ir.walk import walk
+from weft.plan.typeflow import TypeFlow, declared_input, declared_output, source_ref
+from weft.ports import Schema, ToolRef, ToolType, Upstream, is_array, is_object
+from weft.registry.graph import references
+
+HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+"""What a server that says nothing of a tool says by that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a server says of one of its tools."""
+
+    server: str
+    tool: Mapping[str, Any]
+
+
+class Descriptions:
+    """Describes the tools of one document, over what the upstreams offer now."""
+
+    def __init__(self, document: Document, upstream: Upstream, find: Mapping[ToolRef, Described]) -> None:
+        self._tools = {tool.name: tool for tool in document.tools}
+        self._flow = TypeFlow(document, upstream)
+        self._upstream = upstream
+        self._find = find
+        self._leaves: dict[str, frozenset[ToolRef]] = {}
+
+    def listed(self, tool: ToolDef) -> dict[str, Any]:
+        """Return the tool as `tools/list` has it."""
+        base = self._base(tool)
+        told: dict[str, Any] = {**base, "name": tool.name}
+        if tool.title is not None:
+            told["title"] = tool.title
+        if tool.description is not None:
+            told["description"] = tool.description
+        told["inputSchema"] = self._input(tool, base)
+        told.update(self._output(tool))
+        if "annotations" not in told:
+            told["annotations"] = combined(self._annotations(ref) for ref in self.leaves(tool))
+        return told
+
+    def leaves(self, tool: ToolDef) -> frozenset[ToolRef]:
+        """Return every upstream tool that a tool may call, however deep."""
+        if tool.name in self._leaves:
+            return self._leaves[tool.name]
+        self._leaves[tool.name] = frozenset()
+        found = set[ToolRef]()
+        if tool.spec is None:
+            found.add(source_ref(tool) if tool.source is not None else ToolRef(tool.name))
+        else:
+            for name in {reference.name for reference in references(tool)}:
+                inner = self._tools.get(name)
+                found |= {ToolRef(name)} if inner is None else self.leaves(inner)
+            found |= _direct(tool)
+        self._leaves[tool.name] = frozenset(found)
+        return self._leaves[tool.name]
+
+    def _base(self, tool: ToolDef) -> dict[str, Any]:
+        """Return what is said of a tool where it comes from, when it is one of a server, or a Python function."""
+        if tool.spec is not None:
+            return {}
+        described = self._described(tool)
+        if described is not None:
+            return {key: value for key, value in described.tool.items() if key != "name"}
+        kind = self._type(tool)
+        told = {"description": kind.description, "annotations": kind.annotations}
+        return {key: value for key, value in told.items() if value is not None}
+
+    def _described(self, tool: ToolDef) -> Described | None:
+        if tool.spec is not None:
+            return None
+        return self._find.get(source_ref(tool) if tool.source is not None else ToolRef(tool.name))
+
+    def _type(self, tool: ToolDef) -> ToolType:
+        ref = source_ref(tool) if tool.source is not None else ToolRef(tool.name)
+        return self._upstream.describe(ref) or ToolType()
+
+    def _input(self, tool: ToolDef, base: Mapping[str, Any]) -> Schema:
+        declared = declared_input(tool)
+        if tool.spec is not None or declared:
+            return taken_schema(declared)
+        schema: object = base.get("inputSchema")
+        known = schema if is_object(schema) else self._type(tool).input
+        if tool.source is None or known is None:
+            return taken_schema(known or ANY)
+        return narrowed(known, hidden=tool.source.hide_fields, defaults=tool.source.defaults)
+
+    def _output(self, tool: ToolDef) -> dict[str, Any]:
+        """Return what the results look like, and whether they are wrapped; nothing of results that are passed on."""
+        if tool.spec is None and tool.output_transform is None and self._described(tool) is not None:
+            declared = declared_output(tool)
+            return {"outputSchema": declared} if declared else {}
+        schema, wrapped = served_schema(self._flow.output_of(tool.name))
+        return {"outputSchema": schema, **({"_meta": {WRAPPED: wrapped}} if wrapped else {})}
+
+    def _annotations(self, ref: ToolRef) -> Mapping[str, Any]:
+        described = self._find.get(ref)
+        if described is None:
+            kind = self._upstream.describe(ref)
+            return (kind.annotations if kind is not None else None) or {}
+        hints: object = described.tool.get("annotations")
+        return hints if is_object(hints) else {}
+
+
+def _direct(tool: ToolDef) -> set[ToolRef]:
+    """Return the tools of servers and the agents that a spec names outright."""
+    found = set[ToolRef]()
+    assert tool.spec is not None
+    for _, node in walk(tool.spec, ()):
+        if isinstance(node, ToolCall) and node.server is not None:
+            found.add(ToolRef(node.name, node.server, node.version))
+        elif isinstance(node, AgentCall):
+            found.add(ToolRef(node.name, version=node.version, skill=node.skill))
+    return found
+
+
+def combined(hints: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
+    """Return the annotations of a tool that calls others: read-only if all are, destructive if any is."""
+    all_hints = [{**HINTS, **one} for one in hints]
+    read_only = all(one["readOnlyHint"] is True for one in all_hints)
+    return {
+        "readOnlyHint": read_only,
+        # A tool that only reads destroys nothing, whatever else it says.
+        "destructiveHint": any(one["readOnlyHint"] is not True and one["destructiveHint"] is True for one in all_hints),
+        "idempotentHint": all(one["readOnlyHint"] is True or one["idempotentHint"] is True for one in all_hints),
+        "openWorldHint": any(one["openWorldHint"] is True for one in all_hints),
+    }
+
+
+def narrowed(schema: Schema, *, hidden: Iterable[str], defaults: Mapping[str, Any]) -> Schema:
+    """Return a tool's input schema without what a virtual tool hides, and with what it fills in made optional."""
+    gone = frozenset(hidden)
+    properties: object = schema.get("properties")
+    required: object = schema.get("required")
+    told = dict(schema)
+    if is_object(properties):
+        kept = {name: inner for name, inner in properties.items() if name not in gone}
+        for name, value in defaults.items():
+            if is_object(inner := kept.get(name)):
+                kept[name] = {**inner, "default": value}
+        told["properties"] = kept
+    if is_array(required):
+        needed = [name for name in required if name not in gone and name not in defaults]
+        told["required"] = needed
+        if not needed:
+            del told["required"]
+    return told

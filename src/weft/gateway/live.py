@@ -1,0 +1,217 @@
+"""What is live: the registry, the servers, and the catalogue made of both; each change builds a new one beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from weft.errors import Problem
+from weft.gateway.catalogue import Catalogue, ViewRule, build, prefixed_refs
+from weft.gateway.names import OnCollision
+from weft.ir.document import Document, ToolDef
+from weft.ir.loading import no_collection
+from weft.plan.compiler import check, compile_document
+from weft.plan.snapshot import Snapshot
+from weft.ports import Invoke, ToolRef, ToolType, Upstream
+from weft.run.engine import Engine
+from weft.upstreams.pool import Pool
+
+ALL = object()
+"""Every view."""
+
+QUIET = 0.05
+"""How long weft waits for further changes before it builds: servers that start together change together."""
+
+CHANGED = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+    "resourceTemplates": "notifications/resources/list_changed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a registry brings: its document, the Python tools that came with it, and what is strange about it."""
+
+    document: Document = field(default_factory=Document)
+    local: Upstream | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """Under which names things are served, and in which views."""
+
+    on_collision: OnCollision = "prefix"
+    views: Mapping[str, ViewRule] = field(default_factory=dict[str, ViewRule])
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that clients may want to hear, of one view or of all."""
+
+    method: str
+    params: dict[str, Any]
+    view: object = None
+
+
+Listener: TypeAlias = Callable[[Event], object]
+
+
+class Offered:
+    """The tools that compositions may name: Python functions, tools of servers, also under their prefixed names."""
+
+    def __init__(self, local: Upstream | None, pool: Pool, prefixed: Mapping[str, ToolRef]) -> None:
+        self._local = local
+        self._pool = pool
+        self._prefixed = prefixed
+
+    def bind(self, ref: ToolRef) -> Invoke | None:
+        """Return the tool, ready to be called."""
+        if self._local is not None and ref.server is None and (found := self._local.bind(ref)) is not None:
+            return found
+        return self._pool.bind(self._meant(ref))
+
+    def describe(self, ref: ToolRef) -> ToolType | None:
+        """Return what is known of the tool."""
+        if self._local is not None and ref.server is None and (found := self._local.describe(ref)) is not None:
+            return found
+        return self._pool.describe(self._meant(ref))
+
+    def names(self) -> list[str]:
+        """Return the names of all tools."""
+        local = [] if self._local is None else self._local.names()
+        return list(dict.fromkeys([*local, *self._prefixed, *self._pool.names()]))
+
+    def _meant(self, ref: ToolRef) -> ToolRef:
+        return self._prefixed.get(ref.name, ref) if ref.server is None else ref
+
+
+class Live:
+    """Keeps the catalogue and the engine's snapshot up to date; what cannot be built never replaces what works."""
+
+    def __init__(
+        self, engine: Engine, pool: Pool, naming: Naming, content: Content, *, on_built: Callable[[], object]
+    ) -> None:
+        self._engine = engine
+        self._pool = pool
+        self._naming = naming
+        self._content = content
+        self._on_built = on_built
+        self._listeners: dict[object, Listener] = {}
+        self._building = asyncio.Lock()
+        self._pending: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.generation = 0
+        self.problems: tuple[str, ...] = ()
+        self.catalogue = build(Document(), Offered(None, pool, {}), pool)
+
+    async def load(self, content: Content) -> None:
+        """Serve a new registry.
+
+        Raises:
+            DocumentInvalid: it cannot be compiled; what was served before stays.
+        """
+        async with self._building:
+            await self._build(content, self._naming)
+            self._content = content
+
+    async def rename(self, naming: Naming) -> None:
+        """Serve the same under new names, and in other views."""
+        async with self._building:
+            await self._build(self._content, naming)
+            self._naming = naming
+
+    def changed(self) -> None:
+        """Note that a server offers something else, or is in another state; many such notes make one build."""
+        loop = asyncio.get_running_loop()
+        if self._pending is None:
+            self._pending = loop.call_later(QUIET, self._due)
+
+    def tell(self, event: Event) -> None:
+        """Tell everybody who listens."""
+        for listener in list(self._listeners.values()):
+            listener(event)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Tell a listener of every event from now on, until what is returned is called."""
+        key = object()
+        self._listeners[key] = listener
+        return lambda: self._listeners.pop(key, None) and None
+
+    async def settle(self) -> None:
+        """Build what is due now."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._due()
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def close(self) -> None:
+        """Stop building."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _due(self) -> None:
+        self._pending = None
+        before = self._task
+        self._task = asyncio.get_running_loop().create_task(self._rebuild(before))
+
+    async def _rebuild(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.gather(before, return_exceptions=True)
+        async with self._building:
+            await self._build(self._content, self._naming)
+
+    async def _build(self, content: Content, naming: Naming) -> None:
+        # Off the event loop: a large registry takes seconds, and calls go on meanwhile.
+        snapshot, catalogue, problems = await asyncio.to_thread(_built, content, self._pool, naming)
+        before, self.catalogue = self.catalogue, catalogue
+        self._engine.snapshot = snapshot
+        self.problems = problems
+        if content is not self._content or self.generation == 0:
+            self.generation += 1
+        self._on_built()
+        for event in _changes(before, catalogue):
+            self.tell(event)
+
+
+@no_collection()
+def _built(content: Content, pool: Pool, naming: Naming) -> tuple[Snapshot, Catalogue, tuple[str, ...]]:
+    document = _with_local(content)
+    prefixed = prefixed_refs(document, pool, naming.on_collision)
+    offered = Offered(content.local, pool, prefixed)
+    found = check(document, offered)
+    # What is wrong only because of what a server offers now must not stop the rest: it is told, and fails when called.
+    problems = [problem for problem in found if problem.severity != "error"]
+    snapshot = compile_document(document, offered, problems=problems)
+    catalogue = build(document, offered, pool, on_collision=naming.on_collision, views=naming.views)
+    told = tuple(str(problem) for problem in found if problem.severity == "error" or problem.code == "UnknownName")
+    return snapshot, catalogue, (*told, *catalogue.problems)
+
+
+def _with_local(content: Content) -> Document:
+    """Return the document with the Python tools that came with it as tools of their own."""
+    if content.local is None:
+        return content.document
+    named = {tool.name for tool in content.document.tools}
+    local = [ToolDef(name=name) for name in content.local.names() if name not in named]
+    return Document(tools=[*content.document.tools, *local])
+
+
+def _changes(before: Catalogue, after: Catalogue) -> list[Event]:
+    """Return an event for each list of each view that is not what it was."""
+    events: dict[tuple[str, str | None], Event] = {}
+    for name, view in after.views.items():
+        old = before.views.get(name)
+        for key, method in CHANGED.items():
+            if old is not None and old.lists[key] != view.lists[key]:
+                events[method, name] = Event(method, {}, name)
+    return list(events.values())

@@ -1,0 +1,84 @@
+"""Between JSON values and MCP results: how weft serves a value, and how it tells a model what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from weft.errors import ToolFailed, WeftError
+from weft.expr.shapes import types_of
+from weft.ports import Schema
+from weft.upstreams.results import WRAPPED
+
+WARNINGS = "weft/warnings"
+TRACE = "weft/traceId"
+ERROR = "weft/error"
+ANYTHING: Schema = {"type": "object"}
+
+
+def served(value: Any, *, warnings: Sequence[str], trace_id: str) -> dict[str, Any]:
+    """Return a value as the result of a tool: an object as it is, any other wrapped, with its JSON text beside it."""
+    meta: dict[str, Any] = {TRACE: trace_id}
+    if warnings:
+        meta[WARNINGS] = list(warnings)
+    if not isinstance(value, dict):
+        meta[WRAPPED] = True
+        text = value if isinstance(value, str) else orjson.dumps(value).decode()
+        value = {"result": value}
+    else:
+        text = orjson.dumps(value).decode()
+    return {"content": [{"type": "text", "text": text}], "structuredContent": value, "isError": False, "_meta": meta}
+
+
+def served_schema(schema: Schema) -> tuple[Schema, bool | str]:
+    """Return what a tool's results look like when its values are of a schema, and whether they are wrapped."""
+    types = types_of(schema) if schema else None
+    if types == frozenset({"object"}):
+        return schema if schema.get("type") == "object" else {"type": "object", **schema}, False
+    if types is None or "object" in types:
+        return ANYTHING, "maybe"
+    inner, definitions = _hoisted(schema)
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"], **definitions}, True
+
+
+def taken_schema(schema: Schema) -> Schema:
+    """Return what a tool says that it takes, which MCP wants to be an object: another value is the property `input`."""
+    types = types_of(schema) if schema else None
+    if types is None or "object" in types:
+        return {"type": "object", **{key: value for key, value in schema.items() if key != "type"}}
+    inner, definitions = _hoisted(schema)
+    return {"type": "object", "properties": {"input": inner}, "required": ["input"], **definitions}
+
+
+def _hoisted(schema: Schema) -> tuple[Schema, dict[str, Any]]:
+    """Return a schema without its definitions, and those: references begin at the root, wherever the rest goes."""
+    definitions = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
+    return {key: value for key, value in schema.items() if key not in definitions}, definitions
+
+
+def failed(error: WeftError, *, tool: str, trace_id: str, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """Return an error as a model reads it: which step failed, why, and what to do."""
+    steps = [step for step in error.path if step != tool]
+    where = f"'{tool}' failed" + (f" at step {' > '.join(map(repr, steps))}" if steps else "")
+    sentences = [f"{where}: {error.message}"]
+    if isinstance(error, ToolFailed) and error.tool == tool and isinstance(error.content, str):
+        # The tool itself said no: who called it knows its name.
+        sentences = [error.content]
+    if error.hint:
+        sentences.append(f"Hint: {error.hint}")
+    if error.retryable == "yes":
+        pause = "" if error.retry_after is None else f" in {error.retry_after:.0f} s"
+        sentences.append(f"It may work when tried again{pause}.")
+    elif error.retryable == "unknown-outcome":
+        sentences.append("It is not known whether the work was done.")
+    meta: dict[str, Any] = {TRACE: trace_id, ERROR: error.to_json()}
+    if warnings:
+        meta[WARNINGS] = list(warnings)
+    return refused("\n".join(sentences), meta)
+
+
+def refused(text: str, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result that says no."""
+    return {"content": [{"type": "text", "text": text}], "isError": True, "_meta": dict(meta)}

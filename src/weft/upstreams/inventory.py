@@ -1,0 +1,99 @@
+"""What a server offers: its tools, prompts, resources and resource templates, from all pages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from weft.errors import UpstreamRefused
+from weft.upstreams.client import McpClient
+from weft.upstreams.eras import Era
+from weft.upstreams.spec import ServerSpec
+
+Items: TypeAlias = tuple[dict[str, Any], ...]
+
+LISTS = {
+    "tools": {"tools": ("tools/list", "tools")},
+    "prompts": {"prompts": ("prompts/list", "prompts")},
+    "resources": {
+        "resources": ("resources/list", "resources"),
+        "templates": ("resources/templates/list", "resourceTemplates"),
+    },
+}
+"""By capability: the fields of an inventory, each with its method and the key of its items."""
+
+KINDS = tuple(LISTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """What a server offered when it was last asked; the dicts are as they came, and nobody changes them."""
+
+    tools: Items = ()
+    prompts: Items = ()
+    resources: Items = ()
+    templates: Items = ()
+    capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
+    info: dict[str, Any] = field(default_factory=dict[str, Any])
+    instructions: str | None = None
+    era: Era | None = None
+    version: str = ""
+
+    def tool(self, name: str) -> dict[str, Any] | None:
+        """Return a tool by its name."""
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, dict[str, Any]]:
+        return {tool["name"]: tool for tool in self.tools}
+
+
+async def take_inventory(client: McpClient, spec: ServerSpec, *, deadline: float) -> Inventory:
+    """Ask a server for all that its capabilities say it has."""
+    said = Inventory(
+        capabilities=client.capabilities,
+        info=client.server_info,
+        instructions=client.instructions,
+        era=client.era,
+        version=client.version,
+    )
+    return await updated(said, KINDS, client, spec, deadline=deadline)
+
+
+async def updated(
+    known: Inventory, kinds: Collection[str], client: McpClient, spec: ServerSpec, *, deadline: float
+) -> Inventory:
+    """Return an inventory with some kinds of things asked for again."""
+    found: dict[str, Items] = {}
+    for kind in KINDS:
+        if kind in kinds and kind in client.capabilities:
+            for name, (method, key) in LISTS[kind].items():
+                found[name] = await _listed(client, spec, method, key, deadline)
+    return replace(known, **found)
+
+
+async def _listed(client: McpClient, spec: ServerSpec, method: str, key: str, deadline: float) -> Items:
+    if method == "tools/list":
+        tools = await client.list_tools(deadline=deadline)
+        return _named([tool for tool in tools if spec.admits(str(tool.get("name")))], "name")
+    try:
+        return _named(await client.list_all(method, key, deadline=deadline), _identity(method))
+    except UpstreamRefused:
+        # Many servers say that they have resources, and know no templates.
+        return ()
+
+
+def _named(items: list[dict[str, Any]], key: str) -> Items:
+    """Return the items that have a name, the first of each."""
+    found: dict[str, dict[str, Any]] = {}
+    for item in items:
+        name: object = item.get(key)
+        if isinstance(name, str):
+            found.setdefault(name, item)
+    return tuple(found.values())
+
+
+def _identity(method: str) -> str:
+    return {"prompts/list": "name", "resources/list": "uri"}.get(method, "uriTemplate")

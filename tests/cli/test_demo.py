@@ -1,0 +1,111 @@
+"""`weft demo`: the whole of it, as people start it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from weft.cli.connecting import ways_to
+from weft.cli.group import INTERRUPTED
+
+from .conftest import process
+
+COMMAND = [sys.executable, "-m", "weft.cli", "demo"]
+SERVERS = 9
+
+
+@pytest.mark.req("ALG-52")
+def test_the_demo_composes_real_servers_and_drops_the_source_that_fails(tmp_path: Path):
+    began = time.monotonic()
+    done = process("demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 50, "20 s on a machine that has nothing else to do"
+    assert done.stdout.count("✓") == SERVERS
+    assert "├─ gather  scatterGather" in done.stdout
+    assert "From 6 documents" in done.stdout
+    first, second = done.stdout.split("\n2. ")
+    assert "warning" not in first
+    warning = next(line for line in second.splitlines() if "warning: " in line)
+    assert "Target '__news' failed" in warning
+    assert warning.endswith("the news archive is closed for repairs")
+    assert "weft demo --serve" in second
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_as_json_has_both_runs_with_their_traces(tmp_path: Path):
+    done = process("demo", "--json", "--topic", "street lamps", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    well, failing = told["runs"]
+    assert (len(told["servers"]), well["warnings"], len(failing["warnings"])) == (SERVERS, [], 1)
+    assert (
+        {"research_pipeline", "search_in", "web_search", "internal_docs"} == set(told["composed"]) <= set(told["tools"])
+    )
+    assert well["trace"]["step"] == "research_pipeline"
+    assert any("lamps" in one["url"] for one in well["value"]["sources"])
+
+
+@contextmanager
+def serving(tmp_path: Path) -> Generator[tuple[subprocess.Popen[str], list[str]]]:
+    """Start `weft demo --serve` on free ports, and yield it and what it printed."""
+    command = [*COMMAND, "--serve", "--port", "0", "--admin-port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        shown = [line := running.stdout.readline()]
+        while line and "news_mood" not in line:
+            shown.append(line := running.stdout.readline())
+        try:
+            yield running, shown
+        finally:
+            if running.poll() is None:
+                running.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
+def test_serve_keeps_it_up_for_any_client_until_ctrl_c(tmp_path: Path):
+    with serving(tmp_path) as (running, shown):
+        url = f"http{shown[0].partition('http')[2].partition(';')[0]}"
+        called = process("call", "search_in", "query=lamps", "where=papers", "--url", url, cwd=tmp_path)
+        assert json.loads(called.stdout)[0]["arxiv_id"] == "2409.00303", called.stderr
+        listed = process("tools", "--url", url, "--view", "orders", cwd=tmp_path)
+        assert len(listed.stdout.splitlines()) == 10
+        hidden = process("tools", "--url", url, "--view", "research", cwd=tmp_path)
+        names = [line.split()[0] for line in hidden.stdout.splitlines()]
+        assert names == ["research_pipeline", "search_in", "get_document"], "arxiv_search is raw, and hidden"
+        admin = "".join(shown).partition("Operators: ")[2].partition("/traces")[0]
+        traced = process("trace", "--last", "--admin", admin, cwd=tmp_path)
+        assert traced.stdout.startswith("search_in  composition"), traced.stderr
+        port = url.rpartition(":")[2].partition("/")[0]
+        taken = process("demo", "--serve", "--port", port, "--admin-port", "0", cwd=tmp_path)
+        assert (taken.returncode, taken.stderr.count("\n")) == (2, 1)
+        assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (0, "")
+    assert f'"url": "{url}"' in "".join(shown)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
+def test_ctrl_c_ends_the_demo_with_one_line(tmp_path: Path):
+    with subprocess.Popen(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline().startswith("Starting nine MCP servers")
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (INTERRUPTED, "", "Stopped.\n")
+
+
+def test_every_way_to_connect_names_the_url_and_json_is_json():
+    ways = dict(ways_to("http://127.0.0.1:1/mcp", tool="search", arguments={"query": "it's"}))
+    assert all("http://127.0.0.1:1/mcp" in what for what in ways.values())
+    servers = [json.loads(what) for what in ways.values() if what.startswith("{")]
+    assert len(servers) == 3
+    assert """'query=it'"'"'s'""" in ways["weft"]
