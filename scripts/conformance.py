@@ -122,11 +122,11 @@ def run_suite(suite: Suite, url: str, *, upstream: str) -> Outcome:
 
 
 def results_in(place: Path) -> dict[str, list[Check]]:
-    """Return the checks of each scenario that the suite has written there."""
+    """Return the checks of each scenario that the suite has written there; one that broke off has written none."""
     return {
-        match["scenario"]: json.loads((folder / "checks.json").read_text())
-        for folder in sorted(place.iterdir())
-        if (match := RESULT.fullmatch(folder.name))
+        match["scenario"]: json.loads(page.read_text())
+        for page in sorted(place.glob("*/checks.json"))
+        if (match := RESULT.fullmatch(page.parent.name))
     }
 
 
@@ -197,7 +197,8 @@ def target(upstream: str) -> Generator[str]:
         if upstream == "direct":
             yield there
             return
-        with gateway({"fixtures": {"url": there, "era": upstream}}, folder=folder) as url:
+        era, workers = ("modern", 2) if upstream == "workers" else (upstream, 1)
+        with gateway({"fixtures": {"url": there, "era": era}}, folder=folder, workers=workers) as url:
             yield url
 
 
@@ -228,11 +229,14 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--direct", action="store_true", help="the fixture server alone, without weft")
     options.add_argument(
-        "--upstream", action="append", choices=["modern", "legacy", "stdio"], help="how weft reaches the fixture server"
+        "--upstream",
+        action="append",
+        choices=["modern", "legacy", "stdio", "workers"],
+        help="how weft reaches the fixture server; `workers` is as `modern`, with two processes of weft",
     )
     options.add_argument("--only", action="append", choices=[suite.name for suite in SUITES])
     chosen = options.parse_args()
-    upstreams = ["direct"] if chosen.direct else chosen.upstream or ["modern", "legacy", "stdio"]
+    upstreams = ["direct"] if chosen.direct else chosen.upstream or ["modern", "legacy", "stdio", "workers"]
     outcomes: list[Outcome] = []
     for upstream in upstreams:
         with target(upstream) as url:

@@ -38,16 +38,15 @@ def listening(argv: Sequence[str], port: int, *, log: Path, patience: float = 60
 
 
 @contextmanager
-def gateway(servers: Mapping[str, Mapping[str, object]], *, folder: Path) -> Generator[str]:
+def gateway(servers: Mapping[str, Mapping[str, object]], *, folder: Path, workers: int = 1) -> Generator[str]:
     """Run `weft serve` in front of servers, and give the URL of its front door."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "weft.yaml"
     config.write_text(yaml.safe_dump({"servers": {name: dict(server) for name, server in servers.items()}}))
     port = free_port()
     weft = str(Path(sys.executable).parent / "weft")
-    with listening(
-        [weft, "serve", "-c", str(config), "--port", str(port), "--admin-port", "0"], port, log=folder / "weft.log"
-    ):
+    options = ["--port", str(port), "--admin-port", "0", "--workers", str(workers)]
+    with listening([weft, "serve", "-c", str(config), *options], port, log=folder / "weft.log"):
         yield f"http://127.0.0.1:{port}/mcp"
 
 

@@ -38,7 +38,9 @@ async def test_sigterm_lets_calls_end_refuses_new_ones_and_leaves_no_process(
             async with gate.connected() as idle, gate.connected() as busy, gate.connected() as listener:
                 idle.request("GET", "/healthz")
                 assert (await idle.answer()).status == 200
-                listener.request("POST", "/mcp", **modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+                listener.request(
+                    "POST", "/mcp", **modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                )
                 assert b" 200 " in await listener.reader.readline()
                 busy.request("POST", "/mcp", **modern("tools/call", {"name": "wait", "arguments": {}}))
                 await until(lambda: up.waiting == 1)
@@ -111,7 +113,9 @@ async def test_a_port_in_use_is_told_in_a_sentence(tmp_path: Path, arguments: tu
 
 
 @pytest.mark.parametrize("arguments", WORKERS)
-async def test_a_registry_that_is_no_good_is_told_with_all_its_lines(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+async def test_a_registry_that_is_no_good_is_told_with_all_its_lines(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     file = tmp_path / "broken.json"
     file.write_text('{"schemaVersion": "1.0",\n "tools": [{"name": 7},\n {"nam": "b"}]}')
     code, said = await _fails(tmp_path, {}, "--registry", str(file), "--port", "0", "--admin-port", "0", *arguments)

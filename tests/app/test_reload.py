@@ -150,7 +150,10 @@ async def test_a_configuration_that_is_no_good_changes_nothing(tmp_path: Path) -
         gate.config.write_text("servers:\n  up:\n    urll: x\n")
         answer = await gate.ask("POST", "/reload", admin=True)
         assert answer.status == 422
-        assert {(one["file"], one["line"]) for one in answer.json["problems"]} <= {(str(gate.config), 2), (str(gate.config), 3)}
+        assert {(one["file"], one["line"]) for one in answer.json["problems"]} <= {
+            (str(gate.config), 2),
+            (str(gate.config), 3),
+        }
         told = await gate.ready()
         assert (told["status"], told["degraded"]) == ("degraded", ["config"])
         assert told["config"]["reload_failed"]["count"] >= 1

@@ -79,11 +79,14 @@ async def test_a_registry_over_http_is_asked_for_only_when_it_changed(tmp_path: 
 
 
 @pytest.mark.req("REG-45")
-@pytest.mark.parametrize(("status", "kind", "code"), [
-    (500, b"application/json", "SourceUnavailable"),
-    (302, b"application/json", "SourceUnavailable"),
-    (200, b"text/html", "NotADocument"),
-])
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (500, b"application/json", "SourceUnavailable"),
+        (302, b"application/json", "SourceUnavailable"),
+        (200, b"text/html", "NotADocument"),
+    ],
+)
 async def test_a_service_that_gives_nothing_good_changes_nothing(
     tmp_path: Path, status: int, kind: bytes, code: str
 ) -> None:
@@ -121,7 +124,9 @@ async def test_without_a_service_and_without_a_copy_weft_does_not_start(tmp_path
             pass
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "169.254.169.254", "[::ffff:10.0.0.1]", "0xa9fea9fe", "2852039166", "100.64.0.1"])
+@pytest.mark.parametrize(
+    "host", ["10.0.0.1", "169.254.169.254", "[::ffff:10.0.0.1]", "0xa9fea9fe", "2852039166", "100.64.0.1"]
+)
 async def test_a_registry_is_not_fetched_from_a_private_address_that_nobody_allowed(tmp_path: Path, host: str) -> None:
     given = {"registry": {"source": f"https://{host}:9/registry.json"}}
     with pytest.raises(DocumentInvalid, match=r"no address of .* may be connected to"):
@@ -130,6 +135,6 @@ async def test_a_registry_is_not_fetched_from_a_private_address_that_nobody_allo
 
 
 async def test_a_registry_that_others_could_change_on_its_way_is_not_taken(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="must be an https:// URL"):
+    with pytest.raises(InputError, match="the registry would come unprotected"):
         async with house(tmp_path, {"registry": {"source": "http://registry.example/registry.json"}}):
             pass

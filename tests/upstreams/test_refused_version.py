@@ -31,7 +31,11 @@ class Choosy:
             told = {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": self.supported}}
             return JSONResponse({**reply, "error": told}, 400)
         if message["method"] == "server/discover":
-            found: dict[str, object] = {"resultType": "complete", "supportedVersions": self.supported, "capabilities": {}}
+            found: dict[str, object] = {
+                "resultType": "complete",
+                "supportedVersions": self.supported,
+                "capabilities": {},
+            }
             return JSONResponse({**reply, "result": found})
         return JSONResponse({**reply, "result": {"protocolVersion": "2025-11-25", "capabilities": {}}})
 

@@ -6,19 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from weft.app.documents import compile_file, problems_of
+from weft.app.specs import networks_for
 from weft.config import Config
-from weft.doors.sites import is_loopback
 from weft.dsl.modules import read_module
-from weft.errors import DocumentInvalid, InputError, errors_in
+from weft.errors import DocumentInvalid, errors_in
 from weft.gateway.httpsource import HttpSource
 from weft.gateway.live import Content
 from weft.gateway.sources import SAME, FileSource, Loaded, Same, Source
 from weft.ir.normalise import parse
 from weft.ir.read import read
-from weft.upstreams.egress import network, only_public
+from weft.upstreams.egress import only_public
 from weft.upstreams.httpfetch import fetch
 
 EMPTY = b'{"schemaVersion": "1.0"}'
@@ -50,37 +49,15 @@ def source_of(config: Config, registry: Path | None) -> Source:
     if given.path is not None:
         return FileThatMayBeMissing(given.path) if given.optional else FileSource(given.path)
     assert given.url is not None
-    _check_scheme(given.url, config.egress.allow)
     cache = (config.file.parent if config.file is not None else Path()) / CACHE
     getting = partial(fetch, allow_address=address_rule(given.url, config.egress.allow), proxy=config.egress.proxy)
     return HttpSource(given.url, fetch=getting, every=given.refresh_interval, headers=given.headers, cache=cache)
 
 
-def _check_scheme(url: str, allow: Iterable[str]) -> None:
-    """Refuse to get a registry, which decides what is called, over a network where anybody may change it."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme == "http" and host not in allow and not is_loopback(host):
-        raise InputError(
-            f"registry.source must be an https:// URL, as anybody between here and '{host}' could change it",
-            hint=f"if that cannot be helped, add '{host}' to egress.allow",
-        )
-
-
 def address_rule(url: str, allow: Iterable[str]) -> Callable[[str], bool] | None:
-    """Return which addresses a host may turn out to have: any, if the operator lists or wrote it, else public ones."""
-    host = urlsplit(url).hostname or ""
-    if host in allow or is_loopback(host):
-        return None
-    return only_public([one for one in allow if _is_network(one)])
-
-
-def _is_network(text: str) -> bool:
-    try:
-        network(text)
-    except InputError:
-        return False
-    return True
+    """Return which addresses the host of a URL may turn out to have; None is any."""
+    inside = networks_for(url, allow)
+    return None if inside is None else only_public(inside)
 
 
 def content_of(loaded: Loaded) -> Content:

@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
 
 from weft.config import Config
+from weft.config.checks import is_allowed, is_loopback
+from weft.config.sections import Egress
 from weft.config.server import Server
 from weft.doors.mcp.messages import MessageLimits
+from weft.errors import InputError
 from weft.gateway.catalogue import ViewRule
 from weft.gateway.live import Naming
 from weft.ir.read import DocumentLimits
 from weft.run.limits import Limits
+from weft.upstreams.egress import network
 from weft.upstreams.oauth import ClientCredentials
 from weft.upstreams.spec import ServerSpec, Tls
 
 
 def specs_of(config: Config) -> list[ServerSpec]:
     """Return every server of a config."""
-    proxy, response = config.egress.proxy, config.limits.response
-    return [spec_of(server, proxy=proxy, response=response) for server in config.servers.values()]
+    return [
+        spec_of(server, egress=config.egress, response=config.limits.response) for server in config.servers.values()
+    ]
 
 
-def spec_of(server: Server, *, proxy: str | None = None, response: int = 8 << 20) -> ServerSpec:
+def networks_for(url: str, allow: Iterable[str]) -> tuple[str, ...] | None:
+    """Return which networks that are not public a host may be in; None, for one that is listed, is any."""
+    host = urlsplit(url).hostname or ""
+    if is_loopback(host) or is_allowed(host, allow):
+        return None
+    return tuple(one for one in allow if _is_network(one))
+
+
+def _is_network(text: str) -> bool:
+    try:
+        network(text)
+    except InputError:
+        return False
+    return True
+
+
+def spec_of(server: Server, *, egress: Egress, response: int) -> ServerSpec:
     """Return one server."""
     auth, tls = server.auth, server.tls
     return ServerSpec(
@@ -44,6 +66,7 @@ def spec_of(server: Server, *, proxy: str | None = None, response: int = 8 << 20
             scopes=tuple(auth.scopes),
             audience=auth.audience,
             resource=auth.resource,
+            inside=networks_for(auth.token_url, egress.allow),
         ),
         era=server.era,
         include=tuple(server.include),
@@ -56,7 +79,7 @@ def spec_of(server: Server, *, proxy: str | None = None, response: int = 8 << 20
         queue=server.queue,
         response=response,
         tls=Tls() if tls is None else Tls(ca=tls.ca, cert=tls.cert, key=tls.key),
-        proxy=proxy if server.url is not None else None,
+        proxy=egress.proxy if server.url is not None else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 import orjson
@@ -15,7 +15,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Headers: TypeAlias = list[tuple[bytes, bytes]]
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 GONE = "weft.on_gone"
 """Key of a scope: call it with a callback that is to run when the client goes away before it has its answer."""
@@ -48,7 +48,7 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
         ClientGone: the client went away.
     """
     announced = header(scope, b"content-length")
-    if announced is not None and int(announced) > limit:
+    if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
@@ -69,13 +69,18 @@ def _too_large(limit: int) -> BadRequest:
     return BadRequest(413, "BodyTooLarge", f"the body is larger than {limit} bytes", hint="send less, or a reference")
 
 
+async def respond(send: Send, status: int, body: bytes = b"", *, headers: Headers = ()) -> None:
+    """Send a whole answer, with these headers and its length."""
+    told = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": told})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def answer(
     send: Send, status: int, body: bytes, *, kind: bytes = b"application/json", headers: Headers | None = None
 ) -> None:
-    """Send a whole answer; nobody may keep a copy of it."""
-    start: Headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), _NO_STORE]
-    await send({"type": "http.response.start", "status": status, "headers": [*start, *(headers or ())]})
-    await send({"type": "http.response.body", "body": body})
+    """Send a whole answer of a kind; nobody may keep a copy of it."""
+    await respond(send, status, body, headers=[(b"content-type", kind), _NO_STORE, *(headers or ())])
 
 
 async def answer_json(send: Send, status: int, value: object, *, headers: Headers | None = None) -> None:

@@ -42,6 +42,8 @@ class ClientCredentials:
     audience: str | None = None
     resource: str | None = None
     method: Literal["basic", "post"] = "basic"
+    inside: tuple[str, ...] | None = None
+    """Networks that are not public, and in which the endpoint may be all the same; None: it may be anywhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from weft.errors import UpstreamProtocolError, WeftError
+from weft.upstreams.egress import only_public
 from weft.upstreams.eras import Era
 from weft.upstreams.http import HttpTransport
 from weft.upstreams.httpsse import SseTransport
 from weft.upstreams.httpwire import Limits
-from weft.upstreams.oauth import TokenSource
+from weft.upstreams.oauth import ClientCredentials, TokenSource
 from weft.upstreams.session import Session, Wire
 from weft.upstreams.spec import ServerSpec
 from weft.upstreams.stderr import Log
@@ -103,11 +104,16 @@ class Wires:
             log=self._log,
         )
 
+    def _token_source(self, auth: ClientCredentials) -> TokenSource:
+        rule = None if auth.inside is None else only_public(auth.inside)
+        spec = self._spec
+        return TokenSource(auth, server=spec.key, tls=spec.tls.context(), allow_address=rule, proxy=spec.proxy)
+
     def _http(self, kind: Kind, session: Session) -> Wire:
         spec = self._spec
         tls = spec.tls.context() if spec.url.startswith("https:") else None
         if spec.auth is not None and self._tokens is None:
-            self._tokens = TokenSource(spec.auth, server=spec.key, tls=spec.tls.context(), proxy=spec.proxy)
+            self._tokens = self._token_source(spec.auth)
         limits = Limits(connections=spec.concurrency + ASIDE, queue=spec.queue + ASIDE, body_bytes=spec.response)
         name, headers, tokens, proxy = spec.key, spec.headers, self._tokens, spec.proxy
         if kind == "sse":

@@ -66,9 +66,18 @@ def take(message: dict[str, Any]) -> None:
         send(id=id_, error={"code": -32601, "message": "Method not found"})
 
 
-fds = {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if Path(f"/proc/self/fd/{fd}").exists()}
+fds = {
+    fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if Path(f"/proc/self/fd/{fd}").exists()
+}
 sleeper = subprocess.Popen(["/bin/sleep", "600"]) if "with-a-child" in sys.argv else None
-note(env=dict(os.environ), fds=fds, group=os.getpgid(0), session=os.getsid(0), argv=sys.argv, child=sleeper and sleeper.pid)
+note(
+    env=dict(os.environ),
+    fds=fds,
+    group=os.getpgid(0),
+    session=os.getsid(0),
+    argv=sys.argv,
+    child=sleeper and sleeper.pid,
+)
 for line in sys.stdin:
     note(line=line)
     take(json.loads(line))

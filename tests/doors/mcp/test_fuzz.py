@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doors.mcp.fakes import HELLO, META, FakeGateway
+from weft.doors.asgi import Message
 from weft.doors.mcp import McpDoor
 from weft.doors.mcp.methods import LEGACY_METHODS, MODERN_METHODS
 
@@ -62,12 +63,12 @@ HEADERS = st.fixed_dictionaries(
 
 async def ask(door: McpDoor, method: str, headers: dict[bytes, bytes], body: bytes) -> tuple[int, bytes, bytes | None]:
     """Return status, body and session id of what the door says."""
-    said: list[dict[str, Any]] = []
+    said: list[Message] = []
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         said.append(message)
 
     scope: dict[str, Any] = {

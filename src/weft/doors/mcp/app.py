@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from weft.doors.mcp.asgi import Gone, Receive, Scope, Send, read_body, respond_json
+from weft.doors.asgi import BadRequest, ClientGone, Receive, Scope, Send, answer_json, read_body
 from weft.doors.mcp.faults import INVALID_PARAMS, Refusal, TooMuch, fault
 from weft.doors.mcp.headers import Fields
 from weft.doors.mcp.legacy import Legacy
@@ -63,26 +63,25 @@ class McpDoor:
         try:
             visit = self._visit(scope, receive, send)
             if scope["method"] == "POST":
-                message = await self._read(visit)
+                message = await self._read(visit, scope)
                 await self._post(visit, message)
             else:
                 await self._other(visit, scope["method"])
-        except Gone:
+        except ClientGone:
             return
         except Exception as error:
-            if isinstance(error, TooMuch):
+            if isinstance(error, TooMuch | BadRequest):
                 self.exceeded[error.code] += 1
             told = fault(error)
-            await respond_json(send, told.status, told.message(id_of(message)), told.headers)
+            await answer_json(send, told.status, told.message(id_of(message)), headers=told.headers)
 
-    async def _read(self, visit: Visit) -> dict[str, Any]:
+    async def _read(self, visit: Visit, scope: Scope) -> dict[str, Any]:
         fields = visit.fields
         fields.check_content()
         if not fields.accepts()[0]:
             wanted = "Accept must have application/json, and text/event-stream to be told anything before the result"
             raise Refusal(wanted, status=406)
-        announced = fields.get(b"content-length")
-        return parse(await read_body(visit.receive, limit=self._limits.body, announced=announced), self._limits)
+        return parse(await read_body(scope, visit.receive, limit=self._limits.body), self._limits)
 
     async def _post(self, visit: Visit, message: dict[str, Any]) -> None:
         kind = kind_of(message)

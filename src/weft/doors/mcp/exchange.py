@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from weft.doors.mcp.asgi import Receive
+from weft.doors.asgi import Receive
 from weft.doors.mcp.faults import Era, Fault, cancelled, fault
 from weft.doors.mcp.messages import result
 from weft.doors.mcp.streams import Reply

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from weft.doors.asgi import BadRequest
 from weft.errors import (
     InfrastructureError,
     InputError,
@@ -105,6 +106,8 @@ def fault(error: Exception, *, method: str = "", era: Era = "modern") -> Fault:
     if isinstance(error, Refusal):
         headers = tuple((name.lower().encode(), value.encode()) for name, value in error.headers.items())
         return Fault(error.status, _told(error.rpc, error.message, error.data), headers)
+    if isinstance(error, BadRequest):
+        return Fault(error.status, _told(INVALID_REQUEST, error.message, error.to_json()))
     if isinstance(error, UpstreamRefused):
         return _passed_on(error, method, era)
     if not isinstance(error, WeftError):

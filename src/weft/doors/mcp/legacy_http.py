@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.doors.mcp.asgi import respond, respond_json
+from weft.doors.asgi import answer_json, respond
 from weft.doors.mcp.exchange import Exchange
 from weft.doors.mcp.faults import Refusal
 from weft.doors.mcp.headers import SESSION
@@ -93,7 +93,7 @@ class LegacySessions:
     async def _begin(self, visit: Visit, message: dict[str, Any]) -> None:
         agreed, token = self._sessions.begin(message.get("params") or {}, bound=visit.bound)
         welcome = result(message["id"], await self._legacy.welcome(agreed, visit.view))
-        await respond_json(visit.send, 200, welcome, ((SESSION, token.encode()),))
+        await answer_json(visit.send, 200, welcome, headers=[(SESSION, token.encode())])
 
     async def _serve(self, visit: Visit, message: dict[str, Any], agreed: Agreed) -> None:
         id_, method = message["id"], message["method"]

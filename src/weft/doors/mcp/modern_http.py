@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.doors.mcp.asgi import respond
+from weft.doors.asgi import respond
 from weft.doors.mcp.callers import ModernClient
 from weft.doors.mcp.exchange import Exchange
 from weft.doors.mcp.faults import Refusal

@@ -9,9 +9,10 @@ from typing import Any
 
 import orjson
 
-from weft.doors.mcp.asgi import JSON, Headers, Send, respond
+from weft.doors.asgi import Headers, Send, respond
 from weft.doors.mcp.outbox import Outbox
 
+JSON = (b"content-type", b"application/json")
 EVENTS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -72,7 +73,7 @@ class Reply:
         if self._started:
             await self._last(b"event: message\ndata: " + body + b"\n\n")
         else:
-            await respond(self._send, status, body, (JSON, *headers))
+            await respond(self._send, status, body, headers=(JSON, *headers))
 
     async def close(self) -> None:
         """End a stream that has no result."""

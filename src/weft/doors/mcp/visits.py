@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.doors.mcp.asgi import Receive, Send
+from weft.doors.asgi import Receive, Send
 from weft.doors.mcp.exchange import Watch
 from weft.doors.mcp.headers import Fields
 from weft.doors.mcp.listening import Listening
