@@ -31,6 +31,7 @@ from scripts.programs import BUILD, ROOT, free_port, gateway, listening
 HOME = BUILD / "conformance"
 PACKAGE = "@modelcontextprotocol/conformance"
 EXPECTED = ROOT / "tests" / "conformance" / "expected.yaml"
+UPSTREAMS = ["modern", "legacy", "stdio", "modern-workers", "legacy-workers"]
 Check: TypeAlias = dict[str, Any]
 RESULT = re.compile(r"(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
@@ -197,17 +198,18 @@ def target(upstream: str) -> Generator[str]:
         if upstream == "direct":
             yield there
             return
-        era, workers = ("modern", 2) if upstream == "workers" else (upstream, 1)
+        era, _, several = upstream.partition("-")
+        workers = 2 if several else 1
         with gateway({"fixtures": {"url": there, "era": era}}, folder=folder, workers=workers) as url:
             yield url
 
 
 def show(outcomes: Sequence[Outcome]) -> None:
     """Print the table, and below it what did not pass."""
-    print(f"\n{'suite':<16}{'requirements':<14}{'upstream':<10}{'scenarios':>12}{'checks':>12}{'warned':>8}  unscored")
+    print(f"\n{'suite':<16}{'requirements':<14}{'upstream':<16}{'scenarios':>12}{'checks':>12}{'warned':>8}  unscored")
     for one in outcomes:
         print(
-            f"{one.suite:<16}{one.requirements:<14}{one.upstream:<10}{_share(one.scenarios):>12}{_share(one.checks):>12}"
+            f"{one.suite:<16}{one.requirements:<14}{one.upstream:<16}{_share(one.scenarios):>12}{_share(one.checks):>12}"
             f"{one.checks.get('warned', 0):>8}  {_share(one.unscored)}"
         )
     for one in outcomes:
@@ -231,12 +233,12 @@ def main() -> int:
     options.add_argument(
         "--upstream",
         action="append",
-        choices=["modern", "legacy", "stdio", "workers"],
-        help="how weft reaches the fixture server; `workers` is as `modern`, with two processes of weft",
+        choices=UPSTREAMS,
+        help="how weft reaches the fixture server; `-workers` is with two processes of weft",
     )
     options.add_argument("--only", action="append", choices=[suite.name for suite in SUITES])
     chosen = options.parse_args()
-    upstreams = ["direct"] if chosen.direct else chosen.upstream or ["modern", "legacy", "stdio", "workers"]
+    upstreams = ["direct"] if chosen.direct else chosen.upstream or UPSTREAMS
     outcomes: list[Outcome] = []
     for upstream in upstreams:
         with target(upstream) as url:

@@ -85,7 +85,9 @@ class Process:
         _stop(self._child)
         if self._drainer is not None:
             self._drainer.join(timeout=5)
-        _close(self._child)
+        # What it started may still hold the other end of the pipe: to close ours would wait for it.
+        if self._drainer is None or not self._drainer.is_alive():
+            _close(self._child)
 
 
 class Load:

@@ -166,6 +166,7 @@ class House(Place):
 
     folder: Path
     running: Running
+    listener: Listener
 
     @property
     def config(self) -> Path:
@@ -195,7 +196,7 @@ async def house(
         for listener in listeners:
             await listener.start()
         public, admin = listeners
-        yield House(public.address[1], admin.address[1], folder, running)
+        yield House(public.address[1], admin.address[1], folder, running, public)
     finally:
         for listener in listeners:
             await listener.drain(0)

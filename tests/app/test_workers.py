@@ -66,7 +66,10 @@ async def crew(folder: Path, up: Upstream | None = None, *arguments: str, **conf
     servers: dict[str, Any] = {"child": witness(folder / "seen", include=["ping", "ask"])}
     if up is not None:
         servers["up"] = {"url": up.url}
-    async with program(folder, {"servers": servers, **config}, "--workers", "2", *arguments) as gate, AsyncExitStack() as stack:
+    async with (
+        program(folder, {"servers": servers, **config}, "--workers", "2", *arguments) as gate,
+        AsyncExitStack() as stack,
+    ):
         yield Crew(gate, stack)
 
 
@@ -170,14 +173,16 @@ async def test_numbers_and_traces_of_all_workers_are_found_through_any(tmp_path:
         for at, client in enumerate(await workers.both()):
             parents.append(f"{at + 1:032x}")
             parent = f"00-{parents[-1]}-{'1' * 16}-01"
-            client.request("POST", "/mcp", **modern("tools/call", {"name": "echo", "arguments": {}}, traceparent=parent))
+            client.request(
+                "POST", "/mcp", **modern("tools/call", {"name": "echo", "arguments": {}}, traceparent=parent)
+            )
             assert (await client.answer()).status == 200
         assert await gate.metric("weft_tool_calls_total", tool="echo") == 2
         assert await gate.metric("weft_upstream_requests_total", server="up", outcome="ok") == 2
         assert await gate.metric("weft_workers") == 2
         for trace in parents:
             found = await gate.ask("GET", f"/traces/{trace}", admin=True)
-            assert (found.status, found.json["calls"][0]["name"]) == (200, "echo")
+            assert (found.status, found.json["calls"][0]["tool"]) == (200, "echo")
 
 
 async def test_a_reload_reaches_both_workers(tmp_path: Path) -> None:

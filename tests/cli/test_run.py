@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .conftest import FIXTURES, Run
+from .conftest import FIXTURES, Run, process
 
 DOUBLE = json.dumps(
     {
@@ -210,3 +210,17 @@ def test_answers_that_are_written_wrongly_are_placed(run: Run, folder: Path, ans
     assert done.exit_code == 2
     assert f"answers.yaml{place}: error" in done.stderr
     assert sentence in done.stderr
+
+
+def test_servers_of_a_config_have_the_tools(tmp_path: Path):
+    (tmp_path / "weft.yaml").write_text("servers: {documents: {command: [python, -m, weft.demo.documents]}}\n")
+    steps = [{"id": "find", "operation": {"tool": {"name": "search_documents"}}}]
+    tool = {"name": "look", "spec": {"pipeline": {"steps": steps}}}
+    (tmp_path / "registry.json").write_text(json.dumps({"schemaVersion": "1.0", "tools": [tool]}))
+    config = str(tmp_path / "weft.yaml")
+    done = process("run", "look", "-c", config, "--input", '{"query": "bees"}', cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "title" in json.loads(done.stdout)[0]
+    wrong = process("run", "serch_documents", "-c", config, cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "did you mean 'search_documents'?" in wrong.stderr

@@ -106,7 +106,7 @@ def replace(path: Path, text: str) -> None:
     new.replace(path)
 
 
-@pytest.mark.req("REG-45")
+@pytest.mark.req("ALG-53", "REG-45")
 @pytest.mark.parametrize("change", [replace, write])
 async def test_a_changed_file_comes_into_service(
     gateway: Gateway, path: Path, change: Callable[[Path, str], object]

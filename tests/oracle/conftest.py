@@ -34,6 +34,17 @@ def command(name: str) -> dict[str, Any]:
     return {"command": [sys.executable, "-m", "tests.oracle.upstream", name], "cwd": str(ROOT), "era": era}
 
 
+def late_to_listen(app: Any) -> Any:
+    """Return an application that takes its time to open a session's own stream: what is said before is lost."""
+
+    async def late(scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("method") == "GET":
+            await asyncio.sleep(0.2)
+        await app(scope, receive, send)
+
+    return late
+
+
 @pytest.fixture(scope="session")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     """Give the URL of the gateway."""
@@ -42,7 +53,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         for name in UPSTREAMS:
             era, _, wire = name.partition("_")
             if wire == "http":
-                port = stack.enter_context(listening(Oracle(name).server().streamable_http_app()))
+                port = stack.enter_context(listening(late_to_listen(Oracle(name).server().streamable_http_app())))
                 servers[name] = {"url": f"http://127.0.0.1:{port}/mcp", "era": era}
             else:
                 servers[name] = command(name)

@@ -23,7 +23,7 @@ async def raw(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str,
     return (await client.session.send_request(request, Raw)).root
 
 
-@pytest.mark.req("ALG-52")
+@pytest.mark.req("ALG-52", "REG-44")
 async def test_a_result_is_relayed_as_the_server_gave_it(client: Client, upstream: str):
     given = {"at": {"x": 1}, "label": "ü", "unknown": [None, {"deep": 1.5}]}
     result = await raw(client, f"{upstream}_echo", given)
@@ -35,7 +35,7 @@ async def test_a_result_is_relayed_as_the_server_gave_it(client: Client, upstrea
     assert result["x-vendor-result"] == {"kept": True}
 
 
-@pytest.mark.req("ALG-52")
+@pytest.mark.req("ALG-52", "REG-44")
 async def test_a_tool_is_listed_as_the_server_described_it(client: Client, upstream: str):
     listed = (await client.session.send_request(t.ListToolsRequest(), Raw)).root
     [tool] = [tool for tool in listed["tools"] if tool["name"] == f"{upstream}_echo"]

@@ -53,7 +53,7 @@ class Oracle:
         self.handlers: dict[str, Handler] = {
             f"{name}_{handler.__name__.strip('_')}": handler
             for handler in (
-                _echo, _steps, _wait, _elicit, _aside, _sample, _chatter, _fail, _refuse,
+                _echo, _steps, _wait, _elicit, _thrice, _aside, _sample, _chatter, _fail, _refuse,
                 self._grow, self._touch, self._who,
             )
         }  # fmt: skip
@@ -202,6 +202,17 @@ async def _elicit(ctx: Context, params: t.CallToolRequestParams) -> Result:
     require(ctx, "elicitation")
     answers = await ask(ctx, params, {"size": form("What size?", size={"type": "integer"})}, state="asked-for-size")
     return answers if isinstance(answers, t.InputRequiredResult) else said(outcome(answers["size"]))
+
+
+async def _thrice(ctx: Context, params: t.CallToolRequestParams) -> Result:
+    """Ask three times, one after the other, in the way of the handshake era."""
+    sizes: list[str] = []
+    for n in range(3):
+        answers = await ask(ctx, params, {"size": form(f"What size, {n}?", size={"type": "integer"})})
+        if isinstance(answers, t.InputRequiredResult):
+            return answers
+        sizes.append(outcome(answers["size"]))
+    return said("; ".join(sizes))
 
 
 async def _aside(ctx: Context, params: t.CallToolRequestParams) -> Result:

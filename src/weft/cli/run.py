@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +22,12 @@ from weft.errors import ExecutionFailed, InputError, WeftError
 
 if TYPE_CHECKING:
     from weft.app import Registry
+    from weft.config import Config
     from weft.ir.document import Document
     from weft.ports import Upstream
     from weft.run.engine import Result
     from weft.run.trace import Trace
+    from weft.upstreams.pool import Pool
 
 DEFAULT = Path("registry.json")
 ANSWERS = """\b
@@ -45,6 +49,7 @@ class Order:
     """What the command line asked for."""
 
     tool: str
+    config: Path | None
     registry: Path | None
     tools: Path | None
     mock: Path | None
@@ -66,6 +71,7 @@ class Prepared:
 
 @click.command("run", epilog=ANSWERS)
 @click.argument("tool")
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="A weft.yaml: its servers are connected to.")
 @click.option("--registry", type=click.Path(path_type=Path), help="JSON, YAML or Python.  [default: ./registry.json]")
 @click.option("--tools", type=click.Path(path_type=Path), help="A Python file: every @w.python_tool in it.")
 @click.option("--mock", type=click.Path(path_type=Path), help="Answers instead of tools, as YAML or JSON.")
@@ -80,26 +86,72 @@ def command(json_: bool, **given: Any) -> None:
     """Run TOOL of a registry in this process and print its result as JSON; warnings and the trace go to stderr.
 
     Tools are found among the answers of --mock first, then in --tools, then in the registry's own file when that is
-    Python. A composition whose input is not an object also takes it as the sole property of one. Exits with 1 when the
-    work failed, with 2 when the input is wrong.
+    Python, then on the servers of --config. A composition whose input is not an object also takes it as the sole
+    property of one. Exits with 1 when the work failed, with 2 when the input is wrong.
     """
     order = Order(**given)
     try:
-        prepared = _prepare(order)
-    except InputError as error:
-        fail(error, json_=json_, code=2)
+        # What a tool prints must not stand in the result.
+        with redirect_stdout(sys.stderr):
+            done = asyncio.run(_done(order))
+    except NotPrepared as error:
+        fail(error.why, json_=json_, code=2)
+    except WeftError as error:
+        _show_trace(order, error.trace)
+        fail(error, json_=json_, code=1)
     else:
-        _perform(order, prepared, json_=json_)
+        _show(order, done, json_=json_)
 
 
-def _prepare(order: Order) -> Prepared:
+class NotPrepared(Exception):
+    """The call did not begin: the input is wrong."""
+
+    def __init__(self, why: InputError) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+async def _done(order: Order) -> Result:
+    """Prepare the call, with servers where they are asked for, and make it."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            config = None if order.config is None else _settings(order.config)
+            servers = None if config is None else await stack.enter_async_context(_servers(config))
+            prepared = _prepare(order, config, servers)
+        except InputError as error:
+            raise NotPrepared(error) from None
+        return await _call(order.tool, prepared, traced=order.trace or order.trace_out is not None)
+
+
+def _settings(file: Path) -> Config:
+    import os
+
+    from weft.config import load_config
+
+    config = load_config(file, os.environ)
+    show_problems(config.problems)
+    return config
+
+
+@contextlib.asynccontextmanager
+async def _servers(config: Config) -> AsyncGenerator[Pool]:
+    from weft.app.servers import connected
+
+    async with connected(config) as pool:
+        for server in pool.servers.values():
+            if server.state != "ready":
+                warn(f"Server '{server.key}' is not available: {server.problem}")
+        yield pool
+
+
+def _prepare(order: Order, config: Config | None, servers: Pool | None) -> Prepared:
     from weft.app import Upstreams, callable_in
     from weft.plan.inputs import accept, misfits
 
     _check_trace_out(order.trace_out)
     timeout = None if order.timeout is None else seconds_given(order.timeout)
-    registry = _registry(order)
-    upstream = Upstreams([*_extra(order), registry.tools])
+    registry = _registry(order, config)
+    upstream = Upstreams([*_extra(order), registry.tools, *([] if servers is None else [servers])])
     try:
         document = callable_in(registry.document, order.tool, upstream)
     except InputError as error:
@@ -113,14 +165,15 @@ def _prepare(order: Order) -> Prepared:
     return Prepared(document, upstream, value, timeout)
 
 
-def _registry(order: Order) -> Registry:
+def _registry(order: Order, config: Config | None) -> Registry:
     from weft.app import Registry, open_registry
     from weft.dsl.local import LocalTools
     from weft.ir.document import Document
 
-    if order.registry is None and not DEFAULT.exists():
+    file = order.registry or (config.registry.path if config is not None else None) or DEFAULT
+    if order.registry is None and not file.exists():
         return Registry(Document(), LocalTools(), [])
-    with importing(file := order.registry or DEFAULT):
+    with importing(file):
         registry = open_registry(file).valid()
     # Names that lead nowhere fail when they are called, if they are.
     show_problems(one for one in registry.problems if one.code != "UnknownName")
@@ -149,19 +202,6 @@ def _extra(order: Order) -> list[Upstream]:
 def _check_trace_out(path: Path | None) -> None:
     if path is not None and path.suffix not in (".json", ".svg"):
         raise InputError(f"--trace-out: {path} is neither .json nor .svg", code="UnknownFormat")
-
-
-def _perform(order: Order, prepared: Prepared, *, json_: bool) -> None:
-    traced = order.trace or order.trace_out is not None
-    try:
-        # What a tool prints must not stand in the result.
-        with redirect_stdout(sys.stderr):
-            done = asyncio.run(_call(order.tool, prepared, traced=traced))
-    except WeftError as error:
-        _show_trace(order, error.trace)
-        fail(error, json_=json_, code=1)
-    else:
-        _show(order, done, json_=json_)
 
 
 def _show(order: Order, done: Result, *, json_: bool) -> None:

@@ -66,23 +66,26 @@ class Rounds:
         if answers.state:
             state = state_of(self._signer.open(answers.state, bound=bound))
             if "parked" in state:
-                return self._sealed(*await self._resumed(state, answers, caller), bound)
+                # It waits where it was, whichever worker the client has called.
+                at = int(state["worker"])
+                return self._sealed(*await self._resumed(str(state["parked"]), at, answers, caller), bound, at=at)
             if state.get("upstream") is not None:
                 brought["requestState"] = state["upstream"]
         return self._sealed(await work(caller, brought), None, bound)
 
-    async def _resumed(self, state: Mapping[str, Any], answers: Answers, caller: Caller) -> Outcome:
-        id_, worker = str(state["parked"]), int(state["worker"])
+    async def _resumed(self, id_: str, worker: int, answers: Answers, caller: Caller) -> Outcome:
         if self._elsewhere is not None and worker != self._elsewhere.index:
             return await self._elsewhere.resume(worker, id_, answers.responses, caller)
         return await self._parking.resume(id_, answers.responses, caller)
 
-    def _sealed(self, result: dict[str, Any], parked: str | None, bound: str) -> dict[str, Any]:
+    def _sealed(
+        self, result: dict[str, Any], parked: str | None, bound: str, *, at: int | None = None
+    ) -> dict[str, Any]:
         """Return a result whose state, if it asks for input, only weft can read and only this request can use."""
         if result.get("resultType") != "input_required":
             return result
         state: dict[str, Any] = {"upstream": result.get("requestState")}
         if parked is not None:
-            worker = 0 if self._elsewhere is None else self._elsewhere.index
-            state = {"parked": parked, "worker": worker}
+            here = 0 if self._elsewhere is None else self._elsewhere.index
+            state = {"parked": parked, "worker": here if at is None else at}
         return {**result, "requestState": self._signer.sign(state, bound=bound)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from weft.doors.asgi import BadRequest, ClientGone, Receive, Scope, Send, answer_json, read_body
+from weft.doors.asgi import BadRequest, Receive, Scope, Send, answer_json, read_body
 from weft.doors.mcp.faults import INVALID_PARAMS, Refusal, TooMuch, fault
 from weft.doors.mcp.headers import Fields
 from weft.doors.mcp.legacy import Legacy
@@ -67,8 +67,8 @@ class McpDoor:
                 await self._post(visit, message)
             else:
                 await self._other(visit, scope["method"])
-        except ClientGone:
-            return
+        except ConnectionError:
+            return  # The client has gone, while it was read or while it was answered.
         except Exception as error:
             if isinstance(error, TooMuch | BadRequest):
                 self.exceeded[error.code] += 1
