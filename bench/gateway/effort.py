@@ -9,17 +9,15 @@ from dataclasses import dataclass
 class Effort:
     """How often, and how much each time.
 
-    Short turns follow each other quickly, so that what else the machine does meets both sides alike; only the tail of
-    times needs long ones.
+    Short turns follow each other quickly, so that what else the machine does meets both sides alike.
     """
 
     turns: int = 61
     calls: int = 500
-    long_turns: int = 21
-    long_calls: int = 1500
+    few_turns: int = 21
     warm: int = 10_000
     lasting: int = 100_000
 
 
 FULL = Effort()
-QUICK = Effort(turns=5, calls=200, long_turns=3, long_calls=300, warm=1_000, lasting=2_000)
+QUICK = Effort(turns=5, calls=200, few_turns=3, warm=1_000, lasting=2_000)

@@ -30,7 +30,7 @@ def fastmcp(load: Load, effort: Effort) -> list[dict[str, Any]]:
         few, many = 10, effort.calls
         theirs = cpu_of(served, load, Job(port=served.port, calls=many, connections=1))
         ours = cpu_of(proxy, load, Job(port=proxy.port, calls=few, connections=1))
-        found = ratio_of(*in_turn(ours, theirs, turns=max(3, effort.long_turns // 3)))
+        found = ratio_of(*in_turn(ours, theirs, turns=max(3, effort.few_turns // 3)))
     return [{"library": "FastMCP's proxy", "version": _version(python), **found.figure("", None, unit="us").to_json()}]
 
 

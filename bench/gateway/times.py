@@ -29,7 +29,7 @@ def the_research_pipeline(load: Load, effort: Effort) -> Figure:
         made = research.composition(*(w.tool(tool, server=name) for name, tool in SOURCES.items()))
         with gateway(urls, registry={"schemaVersion": "1.0", "tools": [made.to_ir()]}) as served:
             _check_research(served.port)
-            calls = max(5, effort.long_calls // 75)
+            calls = max(5, effort.calls // 25)
             through = Job(port=served.port, tools=["research"], calls=calls, connections=1)
             direct = Job(
                 port=behind.port,
@@ -39,7 +39,7 @@ def the_research_pipeline(load: Load, effort: Effort) -> Figure:
                 connections=1,
                 works=True,
             )
-            ours, theirs = in_turn(times_of(load, through), times_of(load, direct), turns=effort.long_turns)
+            ours, theirs = in_turn(times_of(load, through), times_of(load, direct), turns=effort.few_turns)
     found = ratio_of([one.p50_ms for one in ours], [one.p50_ms for one in theirs])
     name = f"research pipeline, sources of {SLOW} ms, time / slowest source + by hand"
     return found.figure(name, 1.1, unit="ms")
@@ -65,7 +65,7 @@ def beside_a_dead_and_a_slow_server(load: Load, effort: Effort) -> Iterator[Figu
         job = Job(
             port=well.port,
             tools=[f"{name}_{number}" for number in (0, 5) for name in healthy],
-            calls=effort.long_calls,
+            calls=effort.calls,
             connections=8,
             pace=0.008,
             beside=beside,
@@ -73,7 +73,7 @@ def beside_a_dead_and_a_slow_server(load: Load, effort: Effort) -> Iterator[Figu
         asyncio.run(answer(ill.port, f"{dead}_0"))
         dying.end()
         sides = (times_of(load, replace(job, port=ill.port)), times_of(load, job))
-        ours, theirs = in_turn(*sides, turns=effort.long_turns)
+        ours, theirs = in_turn(*sides, turns=effort.turns)
     median = ratio_of([one.p50_ms for one in ours], [one.p50_ms for one in theirs])
     yield median.figure("18 of 20 servers, one dead, one hanging: p50 / all healthy", 1.2, unit="ms")
     tail = ratio_of([one.p99_ms for one in ours], [one.p99_ms for one in theirs])

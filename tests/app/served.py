@@ -28,7 +28,7 @@ META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-ASKABLE = {**META, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+ASKABLE: dict[str, Any] = {**META, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
 EVENTS = "application/json, text/event-stream"
 
 
@@ -89,6 +89,11 @@ def alive(pid: int) -> bool:
         return False
 
 
+def children_of(pid: int) -> set[int]:
+    """Return the processes that a process has started itself."""
+    return {int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
 @dataclass
 class Place:
     """Where a gateway serves, and how to ask there."""
@@ -97,7 +102,7 @@ class Place:
     admin_port: int
 
     async def ask(
-        self, method: str, path: str, *, body: bytes | None = None, admin: bool = False, **headers: str
+        self, method: str, path: str, *, body: bytes | None = None, admin: bool = False, **headers: Any
     ) -> Answer:
         """Return the answer to one request, on a connection of its own."""
         async with self.connected(admin=admin) as client:
@@ -130,6 +135,12 @@ class Place:
         """Return the names of all tools."""
         listed = await self.post("tools/list", {}, view=view)
         return [tool["name"] for tool in message_of(listed)["result"]["tools"]]
+
+    async def has(self, *names: str) -> None:
+        """Wait until these are among the tools."""
+        async with asyncio.timeout(PATIENCE):
+            while not set(names) <= set(await self.tools()):  # noqa: ASYNC110 - it happens in another process, or task
+                await asyncio.sleep(0.05)
 
     async def ready(self) -> dict[str, Any]:
         """Return what /readyz says."""
@@ -188,7 +199,8 @@ async def house(
 ) -> AsyncGenerator[House]:
     """Run a gateway in this process, with its listeners at free ports."""
     path = written(folder, config or {}, compositions)
-    running = Running(load_config(path, given.get("env", {})), **{"env": {}, **given})
+    env: Mapping[str, str] = given.pop("env", {})
+    running = Running(load_config(path, env), env=env, **given)
     listeners: list[Listener] = []
     try:
         await running.start()

@@ -43,20 +43,22 @@ async def refused(gate: House, arguments: Any, *, name: str, status: int, tool: 
 
 @pytest.mark.req("ALG-55")
 async def test_a_message_is_as_large_deep_and_wide_as_the_configuration_says(tmp_path: Path) -> None:
-    async with upstream("echo") as up:
-        async with house(tmp_path, over_http(up, body="4KiB", depth=10, nodes=200, string=100)) as gate:
-            assert (await gate.call("echo", {"a": nested(4)}))["structuredContent"]["arguments"] == {"a": nested(4)}
-            before = up.calls
-            await refused(gate, {"a": "x" * 5000}, name="BodyTooLarge", status=413)
-            await refused(gate, {"a": nested(12)}, name="MaxDepth", status=400)
-            await refused(gate, {"a": [0] * 300}, name="TooManyNodes", status=400)
-            assert up.calls == before
-            assert (await gate.call("echo", {"a": "x" * 300}))["structuredContent"]["arguments"] == {"a": "x" * 300}
-            for method, params in (("tools/call", {"name": "n" * 101}), ("resources/read", {"uri": "u" * 101})):
-                named = {"mcp-name": str(next(iter(params.values())))}
-                answer = await gate.post(method, params, **named)
-                assert (answer.status, answer.json["error"]["data"]["code"]) == (400, "StringTooLong")
-            assert await gate.metric("weft_limit_exceeded_total", limit="StringTooLong") == 2
+    async with (
+        upstream("echo") as up,
+        house(tmp_path, over_http(up, body="4KiB", depth=10, nodes=200, string=100)) as gate,
+    ):
+        assert (await gate.call("echo", {"a": nested(4)}))["structuredContent"]["arguments"] == {"a": nested(4)}
+        before = up.calls
+        await refused(gate, {"a": "x" * 5000}, name="BodyTooLarge", status=413)
+        await refused(gate, {"a": nested(12)}, name="MaxDepth", status=400)
+        await refused(gate, {"a": [0] * 300}, name="TooManyNodes", status=400)
+        assert up.calls == before
+        assert (await gate.call("echo", {"a": "x" * 300}))["structuredContent"]["arguments"] == {"a": "x" * 300}
+        for method, params in (("tools/call", {"name": "n" * 101}), ("resources/read", {"uri": "u" * 101})):
+            named = {"mcp-name": str(next(iter(params.values())))}
+            answer = await gate.post(method, params, **named)
+            assert (answer.status, answer.json["error"]["data"]["code"]) == (400, "StringTooLong")
+        assert await gate.metric("weft_limit_exceeded_total", limit="StringTooLong") == 2
 
 
 async def test_a_result_is_as_large_as_the_configuration_says(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ async def test_a_server_has_so_many_calls_at_once_and_so_many_waiting(tmp_path: 
             for call in calls:
                 if call.done():
                     assert call.result()["_meta"]["weft/error"]["code"] == "UpstreamBusy"
-            assert up.most_waiting == 2
+            await until(lambda: up.waiting == 2)
             assert "isError" not in await gate.call("echo"), "other servers are not held up"
             up.let_go.set()
             results = await asyncio.gather(*calls)
@@ -125,10 +127,8 @@ async def test_so_many_calls_at_once_and_no_more(tmp_path: Path) -> None:
     async with upstream("wait", "echo") as up, house(tmp_path, over_http(up, inFlight=3)) as gate:
         calls = [asyncio.create_task(gate.call("wait")) for _ in range(3)]
         await until(lambda: up.waiting == 3)
-        for path, given in (
-            ("/mcp", modern("tools/list", {})),
-            ("/mcp/tools/call", {"body": b"{}", "content_type": JSON}),
-        ):
+        plain: dict[str, Any] = {"body": b"{}", "content_type": JSON}
+        for path, given in (("/mcp", modern("tools/list", {})), ("/mcp/tools/call", plain)):
             answer = await gate.ask("POST", path, **given)
             assert (answer.status, answer.headers["retry-after"]) == (429, "1")
             assert "TooManyRequests" in answer.body.decode()
@@ -140,17 +140,35 @@ async def test_so_many_calls_at_once_and_no_more(tmp_path: Path) -> None:
 
 
 async def test_so_many_bytes_at_once_and_no_more(tmp_path: Path) -> None:
-    async with upstream("wait", "echo") as up:
-        async with house(tmp_path, over_http(up, inFlightBytes="256KiB", body="64KiB")) as gate:
-            calls = [asyncio.create_task(gate.call("wait", {"a": "x" * 60_000})) for _ in range(2)]
-            await until(lambda: up.waiting == 2)
+    async with (
+        upstream("wait", "echo") as up,
+        house(tmp_path, over_http(up, inFlightBytes="256KiB", body="64KiB")) as gate,
+    ):
+        calls = [asyncio.create_task(gate.call("wait", {"a": "x" * 60_000})) for _ in range(2)]
+        await until(lambda: up.waiting == 2)
+        answer = await gate.post("tools/call", {"name": "echo", "arguments": {}})
+        assert (answer.status, answer.json["error"]["data"]["code"]) == (503, "Overloaded")
+        assert answer.headers["retry-after"] == "1"
+        up.let_go.set()
+        await asyncio.gather(*calls)
+        assert "structuredContent" in await gate.call("echo")
+        assert await gate.metric("weft_limit_exceeded_total", limit="Overloaded") == 1
+
+
+async def test_what_clients_do_not_read_counts_too(tmp_path: Path) -> None:
+    config = {"inFlightBytes": "4MiB", "response": "8MiB"}
+    async with upstream("large", "echo") as up, house(tmp_path, over_http(up, **config)) as gate:
+        async with gate.connected() as slow:
+            transport: Any = slow.writer.transport
+            transport.pause_reading()
+            # More than the buffers of two sockets hold.
+            slow.request("POST", "/mcp", **modern("tools/call", {"name": "large", "arguments": {"size": 7_900_000}}))
+            slow.request("POST", "/mcp", **modern("tools/call", {"name": "large", "arguments": {"size": 7_900_000}}))
+            await until(lambda: gate.listener.unsent > 4 << 20)
             answer = await gate.post("tools/call", {"name": "echo", "arguments": {}})
             assert (answer.status, answer.json["error"]["data"]["code"]) == (503, "Overloaded")
-            assert answer.headers["retry-after"] == "1"
-            up.let_go.set()
-            await asyncio.gather(*calls)
-            assert "structuredContent" in await gate.call("echo")
-            assert await gate.metric("weft_limit_exceeded_total", limit="Overloaded") == 1
+        await until(lambda: gate.listener.unsent == 0)
+        assert "structuredContent" in await gate.call("echo")
 
 
 @pytest.mark.parametrize(

@@ -30,20 +30,13 @@ def compositions(*names: str) -> bytes:
     return orjson.dumps(registry(*(pipeline(name, "echo") for name in names)), option=orjson.OPT_INDENT_2)
 
 
-async def has_tools(house: House, *names: str) -> None:
-    """Wait until these are among the tools."""
-    async with asyncio.timeout(20):
-        while not set(names) <= set(await house.tools()):
-            await asyncio.sleep(0.05)
-
-
 @pytest.mark.req("REG-45")
 async def test_a_registry_that_was_replaced_or_written_anew_is_served_without_a_restart(tmp_path: Path) -> None:
     async with upstream() as up, house(tmp_path, {"servers": {"up": {"url": up.url}}}, registry()) as gate:
         replace(gate.registry, compositions("renamed").decode())
-        await has_tools(gate, "renamed")
+        await gate.has("renamed")
         gate.registry.write_bytes(compositions("renamed", "rewritten"))
-        await has_tools(gate, "renamed", "rewritten")
+        await gate.has("renamed", "rewritten")
         assert (await gate.call("rewritten", {"a": 1}))["structuredContent"]["arguments"] == {"a": 1}
         assert (await gate.ready())["registry"]["generation"] == 3
         assert await gate.metric("weft_snapshot_generation") == 3

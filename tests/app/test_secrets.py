@@ -1,4 +1,4 @@
-"""Secrets stay where they belong: the client's with weft, weft's with the server they are for, and none in what is shown."""
+"""Secrets stay where they belong: a client's with weft, weft's with the server they are for, none in what is shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.app.upstream import Upstream, upstream
 from weft.errors import DocumentInvalid
 
 CANARY = "canary-9f8e7d6c5b4a"
-OF_CLIENTS = {
+OF_CLIENTS: dict[str, Any] = {
     "authorization": f"Bearer {CANARY}",
     "cookie": f"session={CANARY}",
     "proxy_authorization": f"Basic {CANARY}",
@@ -57,11 +57,12 @@ async def test_what_a_client_shows_of_itself_goes_nowhere(tmp_path: Path, caplog
                 client.request("POST", f"/mcp?access_token={CANARY}", **asked)
                 bodies.append((await client.answer()).body)
         call = orjson.dumps({"tool": "echo", "arguments": {}})
-        plain = {"body": call, "content_type": "application/json", **OF_CLIENTS}
+        plain: dict[str, Any] = {"body": call, "content_type": "application/json", **OF_CLIENTS}
         bodies.append((await gate.ask("POST", f"/mcp/tools/call?token={CANARY}", **plain)).body)
         bodies.append((await gate.ask("POST", "/mcp", body=b"{", content_type="application/json", **OF_CLIENTS)).body)
         assert up.calls == 3
-        assert up.traffic and CANARY.encode() not in up.traffic
+        assert up.traffic
+        assert CANARY.encode() not in up.traffic
         assert CANARY not in (tmp_path / "seen").read_text()
         assert CANARY.encode() not in b"\n".join(bodies)
         assert CANARY.encode() not in await shown(gate)
@@ -123,7 +124,8 @@ async def test_a_child_gets_an_environment_of_listed_names_and_nothing_else_of_t
     assert set(start["fds"]) - {"0", "1", "2"} <= {fd for fd, to in start["fds"].items() if to.startswith("/proc/")}
     assert start["group"] == start["session"] == start["pid"]
     assert start["argv"][2:] == ["$(touch x)", "; touch y"]
-    assert not (tmp_path / "x").exists() and not (tmp_path / "y").exists()
+    assert not (tmp_path / "x").exists()
+    assert not (tmp_path / "y").exists()
 
 
 async def test_headers_of_the_hop_are_refused_in_the_configuration(tmp_path: Path) -> None:

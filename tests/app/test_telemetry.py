@@ -33,7 +33,8 @@ async def test_the_trace_of_a_client_goes_through_to_the_servers(tmp_path: Path,
                     "tools/call", {**params, "_meta": {"traceparent": PARENT, "tracestate": "a=1"}}
                 )
             else:
-                body, headers = orjson.dumps({"tool": tool}), {"traceparent": PARENT, "tracestate": "a=1"}
+                headers: dict[str, Any] = {"traceparent": PARENT, "tracestate": "a=1"}
+                body = orjson.dumps({"tool": tool})
                 answer = await gate.ask(
                     "POST", "/mcp/tools/call", body=body, content_type="application/json", **headers
                 )
@@ -54,7 +55,8 @@ async def test_a_trace_that_is_none_begins_a_new_one(tmp_path: Path) -> None:
         for parent in ("nonsense", f"00-{'0' * 32}-{'1' * 16}-01", PARENT + "\u00e9"):
             await gate.call("echo", traceparent=parent)
         told = [one["params"]["_meta"]["traceparent"].split("-")[1] for one in up.messages]
-        assert len(set(told)) == 3 and TRACE not in told
+        assert len(set(told)) == 3
+        assert TRACE not in told
 
 
 async def test_every_request_to_a_server_is_counted_by_how_it_ended(tmp_path: Path) -> None:
@@ -116,7 +118,8 @@ async def test_spans_are_exported_when_an_sdk_is_configured(tmp_path: Path) -> N
     spans = re.findall(r'"span_id": "0x(\w+)"', told)
     parents = Counter(re.findall(r'"parent_id": "0x(\w+)"', told))
     assert parents.pop("b7ad6b7169203331") == 2
-    assert list(parents.values()) == [2, 2] and set(parents) < set(spans)
+    assert list(parents.values()) == [2, 2]
+    assert set(parents) < set(spans)
     assert {one["params"]["_meta"]["traceparent"].split("-")[2] for one in up.messages} == set(parents)
 
 

@@ -18,6 +18,7 @@ from tests.app.served import (
     EVENTS,
     Program,
     alive,
+    children_of,
     message_of,
     messages_to,
     modern,
@@ -30,7 +31,7 @@ from tests.app.served import (
 from tests.app.upstream import Upstream, upstream
 from tests.doors.serving import Answer, Client
 
-HELLO = {
+HELLO: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"elicitation": {}},
     "clientInfo": {"name": "tests", "version": "1"},
@@ -212,9 +213,7 @@ async def test_a_worker_that_was_killed_is_replaced_and_its_children_are_gone(tm
     async with crew(tmp_path) as workers, asyncio.timeout(60):
         await workers.both()
         before = {one["pid"] for one in seen_by(tmp_path / "seen")}
-        children = Path(f"/proc/{workers.gate.pid}/task/{workers.gate.pid}/children")
-        victim = int(children.read_text().split()[0])
-        os.kill(victim, signal.SIGKILL)
+        os.kill(min(children_of(workers.gate.pid)), signal.SIGKILL)
         await workers.gate.says("signal SIGKILL")
         await until(lambda: len([pid for pid in before if alive(pid)]) == 1)
         # Both places are taken again, and one of the two children is new.

@@ -162,6 +162,7 @@ class Running:
                 "MalformedRequest": listener.malformed,
             }
         )
+        load.unsent = lambda: listener.unsent
         self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
         self._listener = listener

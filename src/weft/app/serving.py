@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from weft.config import Config, load_config
 from weft.config.sections import Listen
 from weft.doors.guard import Guard
 from weft.doors.hired import Hired, hired
-from weft.doors.listener import Listener, bind, run
+from weft.doors.listener import Listener, bind, run, stopped_by_signals
 from weft.doors.listener import serve as serve_listeners
 from weft.doors.mcp.app import McpDoor
 from weft.doors.mcp.stdio import StdioDoor
@@ -123,11 +123,26 @@ async def _over_stdio(config: Config, options: Options) -> int:
     running = Running(config, registry=options.registry)
     try:
         await running.start()
-        async with _hanging_up(running):
-            await StdioDoor(running.gateway, line_limit=config.limits.body).serve()
+        stop = asyncio.Event()
+        with stopped_by_signals(stop):
+            async with _hanging_up(running):
+                await _until(stop, StdioDoor(running.gateway, line_limit=config.limits.body).serve())
     finally:
         await running.close()
     return 0
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do some work to its end, or until told to stop."""
+    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+    finally:
+        for task in (doing, stopping):
+            task.cancel()
+        await asyncio.gather(doing, stopping, return_exceptions=True)
 
 
 async def _listen(

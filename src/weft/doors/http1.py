@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._last = b""
         self._in_headers = False
         self._continues = self._coded = self._upgrade = False
+        self._unsent = 0
 
     @property
     def date(self) -> bytes:
@@ -83,6 +84,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever works for this client that it has gone."""
         self._listener.forget(self)
+        self._sent()
         self._drop()
         if self.writable is not None:
             self.writable.set()
@@ -91,12 +93,19 @@ class Connection(asyncio.Protocol):
         """Hold whoever answers: the client is slow to read."""
         self.writable = asyncio.Event()
         self.paused_at = self._listener.loop.time()
+        self._unsent = self._transport.get_write_buffer_size()
+        self._listener.unsent += self._unsent
 
     def resume_writing(self) -> None:
         """Let whoever answers go on."""
         if self.writable is not None:
+            self._sent()
             self.writable.set()
             self.writable = None
+
+    def _sent(self) -> None:
+        self._listener.unsent -= self._unsent
+        self._unsent = 0
 
     def write(self, data: bytes) -> None:
         """Send bytes to the client, if it is still there."""

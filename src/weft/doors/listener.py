@@ -103,6 +103,8 @@ class Listener:
         self.date = b""
         self.exchanges: set[Exchange] = set()
         self.connections: set[Connection] = set()
+        self.unsent = 0
+        """Bytes of answers that clients are slow to read."""
         self.refused_connections = 0
         self.timeouts = 0
         self.malformed = 0
@@ -274,7 +276,7 @@ async def serve(
     A second signal ends the process at once. `on_stop` runs when the last request has ended.
     """
     stop = stop or asyncio.Event()
-    with _signals(stop):
+    with stopped_by_signals(stop):
         try:
             for listener in listeners:
                 await listener.start()
@@ -289,7 +291,8 @@ async def serve(
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event) -> Generator[None]:
+def stopped_by_signals(stop: asyncio.Event) -> Generator[None]:
+    """Set the event at SIGTERM and SIGINT; at the second, end the process."""
     loop = asyncio.get_running_loop()
 
     def stopped(number: int) -> None:

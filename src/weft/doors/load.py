@@ -34,6 +34,8 @@ class Load:
     """What is in flight; counters are for telemetry to read."""
 
     def __init__(self, limits: LoadLimits | None = None, *, now: Callable[[], float] = monotonic) -> None:
+        """Make one; set `unsent` to what tells how many bytes of answers are still to be read by their clients."""
+        self.unsent: Callable[[], int] = int
         self.limits = limits or LoadLimits()
         self.bytes = 0
         self.requests = 0
@@ -50,7 +52,7 @@ class Load:
         """
         limits = self.limits
         size = limits.reserve + (limits.unknown_body if body is None else body)
-        if self.bytes + size > limits.bytes:
+        if self.bytes + size + self.unsent() > limits.bytes:
             self.overloaded += 1
             raise _limit("Overloaded", limits.bytes, "too many bytes are in flight", 1.0)
         running = self.by_principal.get(principal, 0)

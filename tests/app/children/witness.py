@@ -39,7 +39,7 @@ def call(id_: Any, name: str, arguments: dict[str, Any]) -> None:
         sys.stderr.flush()
     if name == "ask":
         asked[f"ask-{id_}"] = id_
-        form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+        form: dict[str, Any] = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
         send(id=f"ask-{id_}", method="elicitation/create", params=form)
     elif name == "die":
         sys.stderr.write("the last words\n")
@@ -51,12 +51,13 @@ def call(id_: Any, name: str, arguments: dict[str, Any]) -> None:
 
 def take(message: dict[str, Any]) -> None:
     """Take one message."""
-    id_, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+    id_, method = message.get("id"), message.get("method")
+    params: dict[str, Any] = message.get("params") or {}
     if method is None:
         text(asked.pop(str(id_)), json.dumps(message.get("result", {}).get("content")))
     elif method == "initialize":
-        told = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "witness"}}
-        send(id=id_, result=told)
+        can: dict[str, Any] = {"tools": {}}
+        send(id=id_, result={"protocolVersion": "2025-06-18", "capabilities": can, "serverInfo": {"name": "witness"}})
     elif method == "tools/list":
         names = ("ping", "wait", "ask", "whisper", "die")
         send(id=id_, result={"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]})
@@ -66,9 +67,7 @@ def take(message: dict[str, Any]) -> None:
         send(id=id_, error={"code": -32601, "message": "Method not found"})
 
 
-fds = {
-    fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if Path(f"/proc/self/fd/{fd}").exists()
-}
+fds = {fd.name: str(fd.readlink()) for fd in list(Path("/proc/self/fd").iterdir()) if fd.exists()}
 sleeper = subprocess.Popen(["/bin/sleep", "600"]) if "with-a-child" in sys.argv else None
 note(
     env=dict(os.environ),
