@@ -11,12 +11,12 @@ export NO_MKDOCS_2_WARNING := 1
 .DELETE_ON_ERROR:
 # Two pips in one venv would overwrite each other.
 .NOTPARALLEL:
-.PHONY: help demo test check spec bench docs fmt clean
+.PHONY: help demo test check spec bench conformance docs fmt clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.core ## run the research example and print its trace
+demo: $(VENV)/.core ## compose nine MCP servers behind one URL, and print the trace
 	@$(BIN)/weft demo
 
 test: $(VENV)/.dev ## run all tests
@@ -32,6 +32,11 @@ check: $(VENV)/.dev ## lint, types, import directions, documentation
 
 spec: ## list the requirements of docs/spec.md that no test carries
 	@$(PYTHON) scripts/spec.py
+
+conformance: $(VENV)/.dev ## run the official MCP conformance suites, and real third-party servers and clients, through weft
+	$(BIN)/python -m scripts.conformance
+	$(BIN)/python -m scripts.conformance_client
+	$(BIN)/python -m scripts.thirdparty
 
 bench: $(VENV)/.dev ## measure weft against hand-written Python (and other libraries, where installed)
 	@$(PIP) --editable '.[bench]' || echo 'The bench extra cannot be installed here; going on without it.' >&2

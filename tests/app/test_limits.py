@@ -156,15 +156,16 @@ async def test_so_many_bytes_at_once_and_no_more(tmp_path: Path) -> None:
 
 
 async def test_what_clients_do_not_read_counts_too(tmp_path: Path) -> None:
-    config = {"inFlightBytes": "4MiB", "response": "8MiB"}
+    config = {"inFlightBytes": "1MiB"}
     async with upstream("large", "echo") as up, house(tmp_path, over_http(up, **config)) as gate:
         async with gate.connected() as slow:
             transport: Any = slow.writer.transport
             transport.pause_reading()
-            # More than the buffers of two sockets hold.
-            slow.request("POST", "/mcp", **modern("tools/call", {"name": "large", "arguments": {"size": 7_900_000}}))
-            slow.request("POST", "/mcp", **modern("tools/call", {"name": "large", "arguments": {"size": 7_900_000}}))
-            await until(lambda: gate.listener.unsent > 4 << 20)
+            for _ in range(3):  # more than the buffers of two sockets hold
+                slow.request(
+                    "POST", "/mcp", **modern("tools/call", {"name": "large", "arguments": {"size": 7_900_000}})
+                )
+            await until(lambda: gate.listener.unsent > 1 << 20)
             answer = await gate.post("tools/call", {"name": "echo", "arguments": {}})
             assert (answer.status, answer.json["error"]["data"]["code"]) == (503, "Overloaded")
         await until(lambda: gate.listener.unsent == 0)

@@ -9,9 +9,11 @@ import pytest
 
 import weft as w
 from tests.gateway.served import Client, call, document, gateway, server, tools_of
+from weft.dsl.local import LocalTools
 from weft.errors import InputError, NotFound
 from weft.expr.schemas import compile_schema
 from weft.gateway.catalogue import ViewRule
+from weft.gateway.gateway import Gateway
 from weft.gateway.live import Content, Event, Naming
 from weft.run.limits import Limits
 from weft.upstreams.spec import ServerSpec
@@ -213,7 +215,7 @@ async def test_a_failure_tells_the_model_which_step_failed_and_why() -> None:
         result = await call(one, "look", {"query": "bees"})
         assert result["isError"] is True
         text = result["content"][0]["text"]
-        assert "'look' failed at step 'first'" in text
+        assert "Failed at step 'first': Tool 'broken' failed" in text
         assert "no index for bees" in text
         assert result["_meta"]["weft/error"]["code"] == "ToolFailed"
 
@@ -390,3 +392,40 @@ async def test_a_name_that_no_server_has_is_told_when_all_have_answered() -> Non
         result = await call(one, "lost")
         assert result["isError"] is True
         assert "did you mean 'web_search'?" in result["content"][0]["text"]
+
+
+@w.python_tool
+async def add(a: int, b: int = 1) -> int:
+    """Add numbers."""
+    return a + b
+
+
+@w.python_tool
+async def count(rows: list[int], /) -> int:
+    """Count rows."""
+    return len(rows)
+
+
+async def test_arguments_of_a_function_are_checked_before_it_is_called() -> None:
+    one = Gateway(content=Content(local=LocalTools([add])))
+    await one.start()
+    try:
+        for wrong, told in (({"a": "x"}, "/a"), ({}, '"a"'), ({"a": 1, "b": None}, "/b")):
+            result = await call(one, "add", wrong)
+            assert result["isError"] is True
+            assert result["_meta"]["weft/error"]["code"] == "InvalidArguments"
+            assert told in result["content"][0]["text"]
+        assert (await call(one, "add", {"a": 2}))["structuredContent"] == {"result": 3}
+    finally:
+        await one.close()
+
+
+async def test_a_function_of_one_value_takes_it_as_the_property_that_is_advertised() -> None:
+    one = Gateway(content=Content(local=LocalTools([count])))
+    await one.start()
+    try:
+        assert (await tools_of(one))["count"]["inputSchema"]["required"] == ["input"]
+        assert (await call(one, "count", {"input": [1, 2]}))["structuredContent"] == {"result": 2}
+        assert (await call(one, "count", {"input": "no list"}))["isError"] is True
+    finally:
+        await one.close()

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from weft.doors.peers import Peers
-from weft.errors import InputError, WeftError
+from weft.errors import InputError, UpstreamRefused, WeftError
 from weft.gateway.callers import Nobody
 from weft.gateway.parking import Parking
 from weft.gateway.rounds import Outcome
@@ -39,6 +39,8 @@ class OtherWorkers:
                     caller.progress(one["progress"])
                 elif "log" in one:
                     caller.log(one["log"])
+                elif "rpc" in one:
+                    raise UpstreamRefused(one["server"], one["method"], one["rpc"])
                 elif "refused" in one:
                     raise InputError(one["refused"], code=one["code"])
                 elif "result" in one:
@@ -58,6 +60,9 @@ def resume_for_others(peers: Peers, parking: Parking) -> None:
                 yield one
             try:
                 result, parked = work.result()
+            except UpstreamRefused as error:
+                rpc = {"code": error.rpc_code, "message": error.rpc_message, "data": error.rpc_data}
+                yield {"rpc": rpc, "server": error.server, "method": error.method}
             except WeftError as error:
                 yield {"refused": error.message, "code": error.code}
             else:

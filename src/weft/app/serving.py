@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,9 @@ async def serve(options: Options) -> int:
     config = options.settings()
     logs = config.telemetry.logs
     configure(level=options.log_level or logs.level, format=options.log_format or logs.format, redact=redact)
+    if (options.log_format or logs.format) == "json":
+        # Whoever reads this by machine gets nothing else between the lines.
+        options = replace(options, tell=_logged)
     warning = check_bind(config.listen.host, authenticated=False, insecure=options.insecure)
     _tell_of(config, options)
     if options.stdio:
@@ -86,6 +89,10 @@ async def serve(options: Options) -> int:
             return await _as_parent(config, options, sockets)
     async with _reminding(warning):
         return await _alone(config, options, sockets)
+
+
+def _logged(text: str) -> None:
+    Log("gateway").info(text.strip())
 
 
 async def _alone(config: Config, options: Options, sockets: dict[str, socket.socket]) -> int:
@@ -231,7 +238,9 @@ async def _tell_when_ready(options: Options, running: Running) -> None:
     await running.gateway.ready()
     report = running.gateway.report()
     tools = len(running.gateway.live.catalogue.views[None].tools)
-    options.tell(f"     {tools} tools, {len(report['upstreams'])} servers; Ctrl-C stops")
+    servers = len(report["upstreams"])
+    counted = f"{tools} tool{'' if tools == 1 else 's'}, {servers} server{'' if servers == 1 else 's'}"
+    options.tell(f"     {counted}; Ctrl-C stops")
     for key in report["degraded"]:
         options.tell(f"     {key} is not available: {report['upstreams'][key].get('problem')}")
     for problem in report["problems"]:

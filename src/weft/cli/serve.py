@@ -33,9 +33,7 @@ registry and configuration again. Both files are watched anyway."""
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes on one port.")
 @click.option("--insecure", is_flag=True, help="Listen on other addresses although nobody is asked who they are.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
-@click.option(
-    "--log-format", type=click.Choice(["auto", "text", "json"]), help="[default: text on a terminal, else json]"
-)
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="[default: text]")
 def command(**given: Any) -> None:
     """Serve tools of MCP servers and compositions of them to any MCP client, at http://127.0.0.1:15000/mcp."""
     from weft.app.serving import Options, serve

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import logging
 import os
@@ -325,7 +326,9 @@ def bind(host: str, port: int) -> socket.socket:
         family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         return socket.create_server((str(address[0]), int(address[1])), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise InputError(f"cannot listen on {host}:{port}: {said_by(error)}") from error
+        why = "the port is taken" if error.errno == errno.EADDRINUSE else said_by(error)
+        hint = "take another with --port, or a free one with --port 0" if error.errno == errno.EADDRINUSE else None
+        raise InputError(f"cannot listen on {host}:{port}: {why}", hint=hint) from error
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:

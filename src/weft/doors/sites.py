@@ -40,7 +40,7 @@ def check_bind(host: str, *, authenticated: bool, insecure: bool) -> str | None:
         raise InputError(
             f"refusing to listen on {shown(host)}: others can reach it, and no authenticator is configured",
             code="InsecureBind",
-            hint="listen on 127.0.0.1, configure `identity:`, or accept everybody with --insecure",
+            hint="listen on 127.0.0.1, or accept everybody who reaches it with --insecure",
         )
     return f"listening on {host} without an authenticator: anybody who reaches it can call every tool"
 

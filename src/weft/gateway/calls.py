@@ -26,6 +26,7 @@ from weft.gateway.patience import Patient
 from weft.gateway.results import WARNINGS, failed, served
 from weft.gateway.rounds import Answers, Rounds
 from weft.gateway.signing import digest
+from weft.ir.document import ToolDef
 from weft.plan.inputs import accept, misfits
 from weft.plan.typeflow import declared_output
 from weft.ports import Caller, is_array, is_object
@@ -152,15 +153,30 @@ class ToolCalls:
     async def _run(self, calling: Calling, caller: Caller) -> dict[str, Any]:
         tool, active, definition = calling.tool, calling.active, calling.tool.definition
         assert definition is not None, "what no server has is the registry's"
-        value = accept(definition, calling.arguments)
-        if wrong := misfits(definition, value):
-            raise ExecutionFailed("the arguments do not fit: " + "; ".join(wrong[:MISFITS]), code="InvalidArguments")
+        value = _value(tool, definition, calling.arguments)
         client = Inside(caller, active.meta)
         on_step = steps_told(caller) if caller.wants_progress else None
         result = await self._engine.run(tool.name, value, caller=client, on_step=on_step)
         told = served(result.value, warnings=result.warnings, trace_id=active.trace_id)
         active.end("ok", spans=result.tracing(), size=result.spans)
         return told if tool.misfits is None else _as_advertised(told, tool)
+
+
+def _value(tool: Tool, definition: ToolDef, arguments: dict[str, Any]) -> Any:
+    """Return the arguments as the engine takes them.
+
+    Raises:
+        ExecutionFailed: they are not what the tool says that it takes.
+        InputError: they are not one value, and the tool takes one.
+    """
+    value = accept(definition, arguments)
+    wrong = misfits(definition, value)
+    if tool.unfit is not None:
+        wrong += [f"{one.pointer or 'the input'}: {one.message}" for one in tool.unfit(arguments)]
+    if wrong:
+        told = "; ".join(list(dict.fromkeys(wrong))[:MISFITS])
+        raise ExecutionFailed(f"the arguments do not fit: {told}", code="InvalidArguments")
+    return arguments["input"] if tool.whole else value
 
 
 def _checked(result: dict[str, Any], server: Server) -> dict[str, Any]:

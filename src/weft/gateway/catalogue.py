@@ -22,6 +22,7 @@ from weft.upstreams.pool import Pool
 from weft.upstreams.server import Server
 
 Prepare: TypeAlias = Callable[[Any], Any]
+Check: TypeAlias = Callable[[Any], Iterable[SchemaProblem]]
 UNAVAILABLE = "weft/unavailable"
 REGISTRY = "the registry"
 
@@ -40,7 +41,13 @@ class Tool:
     uses: frozenset[tuple[str, str]] = frozenset()
     """The tools of servers that it calls, by the server's key and the name there."""
 
-    misfits: Callable[[Any], Iterable[SchemaProblem]] | None = None
+    unfit: Check | None = None
+    """In what ways arguments are not what was advertised, for a function, which does not look itself."""
+
+    whole: bool = False
+    """Whether it is a function of one value that is no object, and comes as the property `input`."""
+
+    misfits: Check | None = None
     """In what ways a result of the engine is not what was advertised."""
 
 
@@ -191,11 +198,19 @@ def _defined(definition: ToolDef, descriptions: Descriptions, pool: Pool) -> Too
         if server is not None:
             prepare = virtual_arguments(definition) if definition.source is not None else None
             return Tool(definition.name, listed, definition, server, ref.name, prepare, mirrored, uses)
-    checks = _checks(listed["outputSchema"])
-    return Tool(definition.name, listed, definition, mirrored=mirrored, uses=uses, misfits=checks)
+    return Tool(
+        definition.name,
+        listed,
+        definition,
+        mirrored=mirrored,
+        uses=uses,
+        unfit=_checks(listed["inputSchema"]) if definition.spec is None else None,
+        whole=descriptions.takes_whole(definition),
+        misfits=_checks(listed["outputSchema"]),
+    )
 
 
-def _checks(schema: Schema) -> Callable[[Any], Iterable[SchemaProblem]] | None:
+def _checks(schema: Schema) -> Check | None:
     try:
         return None if schema == ANYTHING else compile_schema(schema).problems
     except ExpressionInvalid:

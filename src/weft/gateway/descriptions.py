@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.expr.shapes import ANY
-from weft.gateway.results import WRAPPED, served_schema, taken_schema
+from weft.gateway.results import WRAPPED, is_wrapped_input, served_schema, taken_schema
 from weft.ir.document import Document, ToolDef
 from weft.ir.operations import AgentCall, ToolCall
 from weft.ir.walk import walk
@@ -50,6 +50,11 @@ class Descriptions:
         if "annotations" not in told:
             told["annotations"] = combined(self._annotations(ref) for ref in self.leaves(tool))
         return told
+
+    def takes_whole(self, tool: ToolDef) -> bool:
+        """Tell whether a tool is a function of one value that is no object, which comes as the property `input`."""
+        kind = self._type(tool).input if tool.spec is None else None
+        return kind is not None and is_wrapped_input(kind)
 
     def leaves(self, tool: ToolDef) -> frozenset[ToolRef]:
         """Return every upstream tool that a tool may call, however deep."""

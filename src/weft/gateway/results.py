@@ -45,11 +45,16 @@ def served_schema(schema: Schema) -> tuple[Schema, bool | str]:
 
 def taken_schema(schema: Schema) -> Schema:
     """Return what a tool says that it takes, which MCP wants to be an object: another value is the property `input`."""
-    types = types_of(schema) if schema else None
-    if types is None or "object" in types:
+    if not is_wrapped_input(schema):
         return {"type": "object", **{key: value for key, value in schema.items() if key != "type"}}
     inner, definitions = _hoisted(schema)
     return {"type": "object", "properties": {"input": inner}, "required": ["input"], **definitions}
+
+
+def is_wrapped_input(schema: Schema) -> bool:
+    """Tell whether values of a schema are never objects, so that they come as the property `input`."""
+    types = types_of(schema) if schema else None
+    return types is not None and "object" not in types
 
 
 def _hoisted(schema: Schema) -> tuple[Schema, dict[str, Any]]:
@@ -61,22 +66,26 @@ def _hoisted(schema: Schema) -> tuple[Schema, dict[str, Any]]:
 def failed(error: WeftError, *, tool: str, trace_id: str, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """Return an error as a model reads it: which step failed, why, and what to do."""
     steps = [step for step in error.path if step != tool]
-    where = f"'{tool}' failed" + (f" at step {' > '.join(map(repr, steps))}" if steps else "")
-    sentences = [f"{where}: {error.message}"]
+    sentences = [f"Failed at step {' > '.join(map(repr, steps))}: {error.message}" if steps else error.message]
     if isinstance(error, ToolFailed) and error.tool == tool and isinstance(error.content, str):
         # The tool itself said no: who called it knows its name.
         sentences = [error.content]
     if error.hint:
         sentences.append(f"Hint: {error.hint}")
     if error.retryable == "yes":
-        pause = "" if error.retry_after is None else f" in {error.retry_after:.0f} s"
+        pause = f" in {error.retry_after:.0f} s" if error.retry_after and error.retry_after >= 1 else ""
         sentences.append(f"It may work when tried again{pause}.")
     elif error.retryable == "unknown-outcome":
         sentences.append("It is not known whether the work was done.")
     meta: dict[str, Any] = {TRACE: trace_id, ERROR: error.to_json()}
     if warnings:
         meta[WARNINGS] = list(warnings)
-    return refused("\n".join(sentences), meta)
+    *before, last = sentences
+    return refused(" ".join([*map(_ended, before), last]), meta)
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
 
 
 def refused(text: str, meta: Mapping[str, Any]) -> dict[str, Any]:
