@@ -75,3 +75,19 @@ def with_two_workers(load: Load, effort: Effort) -> Figure:
         ]
         found = _ratio(sides[0], sides[1], effort)
     return found.figure("tools/call with two workers, CPU of all / with one", 1.1, unit="us")
+
+
+def with_two_bare_proxies(load: Load, effort: Effort) -> Figure:
+    """Measure what two processes cost that share a load and nothing else: two yardsticks against one."""
+    with upstream() as behind, ExitStack() as stack:
+        alone, one, other = (stack.enter_context(yardstick(url(behind))) for _ in range(3))
+        shared = Job(port=one.port, second_port=other.port, tools=TEN, calls=effort.calls)
+        load.run(shared)
+
+        def both() -> float:
+            before = one.cpu() + other.cpu()
+            outcome = load.run(shared)
+            return (one.cpu() + other.cpu() - before) / outcome.calls * 1e6
+
+        found = _ratio(both, cpu_of(alone, load, Job(port=alone.port, tools=TEN, calls=effort.calls)), effort)
+    return found.figure("for comparison: two bare proxies, CPU of both / one", None, unit="us")

@@ -25,6 +25,8 @@ class Job:
     """What to call, how often, and over how many connections."""
 
     port: int
+    second_port: int | None = None
+    """Where every other connection goes, when two processes share the load."""
     path: str = "/mcp"
     tools: Sequence[str] = ("tool_0",)
     connections: int = 16
@@ -163,14 +165,15 @@ class Kept:
 
     def __init__(self) -> None:
         """Make a place without any."""
-        self._idle: dict[int, list[Connection]] = {}
+        self._idle: dict[tuple[int, int | None], list[Connection]] = {}
 
     async def take(self, job: Job) -> list[Connection]:
         """Return as many connections as a job wants, new ones for those that are not there or were closed."""
-        alive = [each for each in self._idle.pop(job.port, []) if not each.transport.is_closing()]
+        key = (job.port, job.second_port)
+        alive = [each for each in self._idle.pop(key, []) if not each.transport.is_closing()]
         while len(alive) < job.connections:
-            alive.append(await _connect(job.port))
-        self._idle[job.port] = alive
+            alive.append(await _connect(job.second_port or job.port if len(alive) % 2 else job.port))
+        self._idle[key] = alive
         return alive[: job.connections]
 
 

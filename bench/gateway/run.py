@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bench.figure import Figure
-from bench.gateway.costs import against_the_yardstick, among_many_tools, quiet, with_two_workers
+from bench.gateway.costs import against_the_yardstick, among_many_tools, quiet, with_two_bare_proxies, with_two_workers
 from bench.gateway.effort import Effort
 from bench.gateway.memory import memory
 from bench.gateway.others import fastmcp
@@ -25,6 +25,7 @@ def _figures(load: Load, effort: Effort) -> Iterator[Figure]:
     yield among_many_tools(load, effort)
     yield from beside_a_dead_and_a_slow_server(load, effort)
     yield with_two_workers(load, effort)
+    yield with_two_bare_proxies(load, effort)
     yield from memory(load, effort)
     yield on_one_connection(load, effort)
 

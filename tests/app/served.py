@@ -22,7 +22,7 @@ from weft.app.running import Running
 from weft.config import load_config
 from weft.doors.listener import Listener, bind
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 WITNESS = Path(__file__).parent / "children" / "witness.py"
 META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -44,7 +44,7 @@ def written(folder: Path, config: Mapping[str, Any], registry: Mapping[str, Any]
     if registry is not None:
         (folder / "registry.json").write_bytes(orjson.dumps(registry))
     path = folder / "weft.yaml"
-    replace(path, yaml.safe_dump(dict(config)))
+    replace(path, yaml.safe_dump(dict(config), sort_keys=False))
     return path
 
 
@@ -263,7 +263,8 @@ async def program(
                         await process.wait()
             if process.returncode is None:
                 process.kill()
-            await reading
+            # Whoever has stderr open still is a process that was left behind.
+            await asyncio.wait_for(reading, PATIENCE)
 
 
 @contextlib.asynccontextmanager
@@ -291,7 +292,7 @@ async def started(
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGKILL)
-        await process.communicate()
+        await asyncio.wait_for(process.communicate(), PATIENCE)
 
 
 async def _kept(stream: asyncio.StreamReader, said: list[str]) -> None:

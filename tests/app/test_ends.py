@@ -101,11 +101,10 @@ async def _fails(folder: Path, config: dict[str, Any], *arguments: str) -> tuple
         return process.returncode, said
 
 
-@pytest.mark.parametrize("arguments", WORKERS)
-async def test_a_port_in_use_is_told_in_a_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+async def test_a_port_in_use_is_told_in_a_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, said = await _fails(tmp_path, {}, "--port", port, "--admin-port", "0", *arguments)
+        code, said = await _fails(tmp_path, {}, "--port", port, "--admin-port", "0")
     assert code == 2
     assert f"cannot listen on 127.0.0.1:{port}" in said
 
@@ -122,7 +121,7 @@ async def test_a_registry_that_is_no_good_is_told_with_all_its_lines(
     assert f"{file}:3" in said
 
 
-@pytest.mark.parametrize("arguments", [("--port", "0"), ("--stdio",), ("--port", "0", "--workers", "2")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--port", "0"), ("--stdio",)], ids=" ".join)
 async def test_a_configuration_that_is_no_good_is_told_with_all_its_lines(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -142,11 +141,8 @@ async def test_a_required_server_that_is_not_there_is_told_in_a_sentence(
     assert "'gone' is unavailable: it is required" in said
 
 
-@pytest.mark.parametrize("arguments", WORKERS)
-async def test_an_address_of_the_network_is_refused_without_an_authenticator(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    code, said = await _fails(tmp_path, {}, "--host", "0.0.0.0", "--port", "0", "--admin-port", "0", *arguments)
+async def test_an_address_of_the_network_is_refused_without_an_authenticator(tmp_path: Path) -> None:
+    code, said = await _fails(tmp_path, {}, "--host", "0.0.0.0", "--port", "0", "--admin-port", "0")
     assert code == 2
     assert "--insecure" in said
 

@@ -44,10 +44,24 @@ async def test_the_trace_of_a_client_goes_through_to_the_servers(tmp_path: Path,
             (sent,) = up.messages
             assert sent["params"]["_meta"]["traceparent"] == f"00-{TRACE}-{call['span']}-01"
             assert sent["params"]["_meta"]["tracestate"] == "a=1"
+            assert f"traceparent: 00-{TRACE}-{call['span']}-01".encode() in up.heads[-1].lower()
             if tool == "both":
                 assert [step["tool"] for step in call["spans"]["children"]] == ["echo", "ping"]
                 to_child = [one["params"]["_meta"] for one in messages_to(seen) if one["method"] == "tools/call"]
                 assert [one["traceparent"] for one in to_child] == [f"00-{TRACE}-{call['span']}-01"]
+
+
+async def test_readyz_names_what_is_away_and_says_no_only_without_a_required_server(tmp_path: Path) -> None:
+    servers = {"child": witness(tmp_path / "seen", required=True), "away": {"url": "http://127.0.0.1:9/mcp"}}
+    async with house(tmp_path, {"servers": servers}) as gate:
+        told = await gate.ask("GET", "/readyz")
+        assert (told.status, told.json["status"], told.json["degraded"]) == (200, "degraded", ["away"])
+        assert "Connection refused" in told.json["upstreams"]["away"]["problem"]
+        for _ in range(6):  # it dies until it is no longer started at once
+            await gate.call("die")
+        told = await gate.ask("GET", "/readyz")
+        assert (told.status, told.json["status"], told.json["degraded"]) == (503, "unready", ["child", "away"])
+        assert (await gate.ask("GET", "/healthz")).status == 200
 
 
 async def test_a_trace_that_is_none_begins_a_new_one(tmp_path: Path) -> None:

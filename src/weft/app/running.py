@@ -24,7 +24,7 @@ from weft.doors.mcp.app import McpDoor
 from weft.doors.peers import Peers
 from weft.doors.plain import PlainDoor
 from weft.doors.sites import Site
-from weft.errors import UpstreamUnavailable
+from weft.errors import InputError, Problem, UpstreamUnavailable
 from weft.gateway.gateway import Gateway
 from weft.gateway.signing import Signer
 from weft.gateway.sources import FileSource, Loaded
@@ -120,6 +120,11 @@ class Running:
         if self.peers is not None:
             await self.peers.close()
 
+    @property
+    def watching(self) -> bool:
+        """Whether it has started."""
+        return bool(self._tasks)
+
     def keep(self, task: asyncio.Task[None]) -> None:
         """End a task with everything else."""
         self._tasks.append(task)
@@ -196,9 +201,12 @@ class Running:
         if self.file is not None:
             await self.file.refresh()
         await self.registry.refresh()
-        if self._listener is not None:
-            self._listener.renew_certificate()
         problems = [*self.registry.problems, *(self.file.problems if self.file is not None else ())]
+        if self._listener is not None:
+            try:
+                self._listener.renew_certificate()
+            except InputError as error:
+                problems.append(Problem(code=error.code, message=error.message))
         return {"generation": self.gateway.live.generation, "problems": [problem.to_json() for problem in problems]}
 
     async def traces(self, limit: int) -> list[dict[str, Any]]:

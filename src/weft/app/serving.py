@@ -128,11 +128,11 @@ async def _as_parent(config: Config, options: Options, sockets: dict[str, socket
 
 async def _over_stdio(config: Config, options: Options) -> int:
     running = Running(config, registry=options.registry)
+    stop = asyncio.Event()
     try:
-        await running.start()
-        stop = asyncio.Event()
         with stopped_by_signals(stop):
             async with _hanging_up(running):
+                await running.start()
                 await _until(stop, StdioDoor(running.gateway, line_limit=config.limits.body).serve())
     finally:
         await running.close()
@@ -163,12 +163,13 @@ async def _listen(
 ) -> None:
     """Start a gateway, serve on the sockets until told to stop, and end it in good order."""
     try:
-        await running.start()
-        listeners: list[Listener] = [running.listener(sockets[CLIENTS], shared_by=shared_by)]
-        if OPERATORS in sockets:
-            listeners.append(running.admin(sockets[OPERATORS]))
-        async with Watchdog(running.telemetry.metrics, Log("loop")), _hanging_up(running):
-            await serve_listeners(*listeners, drain=config.drain, on_started=on_started, stop=stop)
+        async with _hanging_up(running):
+            await running.start()
+            listeners: list[Listener] = [running.listener(sockets[CLIENTS], shared_by=shared_by)]
+            if OPERATORS in sockets:
+                listeners.append(running.admin(sockets[OPERATORS]))
+            async with Watchdog(running.telemetry.metrics, Log("loop")):
+                await serve_listeners(*listeners, drain=config.drain, on_started=on_started, stop=stop)
     finally:
         await running.close()
 
@@ -187,6 +188,8 @@ async def _hanging_up(running: Running) -> AsyncGenerator[None]:
     tasks = set[asyncio.Task[Any]]()
 
     def again() -> None:
+        if not running.watching:
+            return  # What it starts with is as new as can be.
         task = loop.create_task(running.reload())
         tasks.add(task)
         task.add_done_callback(tasks.discard)

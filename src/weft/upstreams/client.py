@@ -307,6 +307,9 @@ class McpClient:
         hearing: Hearing | None,
     ) -> dict[str, Any]:
         id_, own, headers = next(self._ids), self._envelope(meta), self._headers(method, params)
+        if isinstance(parent := meta.get("traceparent"), str) and parent.isascii() and parent.isprintable():
+            # For what stands before the server, or records its requests without knowing MCP.
+            headers["traceparent"] = parent
         if hearing is None:
             sent = {**params, "_meta": own} if own else dict(params)
             return await self._exchange(_request(id_, method, sent), deadline, headers, self.take)

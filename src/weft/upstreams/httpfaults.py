@@ -22,6 +22,7 @@ from weft.errors import (
 )
 from weft.ports import is_object
 from weft.upstreams.httppool import Response
+from weft.upstreams.leniently import read_json
 
 NOT_TAKEN = frozenset({408, 425, 429, 503})
 """The server says that it did not begin: the request may be sent again, whatever it does."""
@@ -39,8 +40,8 @@ class Reading:
     def parsed(self, data: bytes | bytearray, *, framed: bool = True) -> object:
         """Return a whole text as the JSON that it is."""
         try:
-            return orjson.loads(data)
-        except orjson.JSONDecodeError as error:
+            return read_json(data)
+        except ValueError as error:
             if not framed:
                 reason = "its answer ended with the connection, and is not whole"
                 raise UpstreamDied(self._name, f"{reason}; the request may have been handled") from None

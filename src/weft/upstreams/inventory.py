@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from weft.errors import UpstreamRefused
 from weft.upstreams.client import McpClient
 from weft.upstreams.eras import Era
+from weft.upstreams.sound import IDENTITY, sound
 from weft.upstreams.spec import ServerSpec
 
 Items: TypeAlias = tuple[dict[str, Any], ...]
@@ -29,7 +30,7 @@ KINDS = tuple(LISTS)
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """What a server offered when it was last asked; the dicts are as they came, and nobody changes them."""
+    """What a server offered when it was last asked; the dicts are as they came, as far as clients can take them."""
 
     tools: Items = ()
     prompts: Items = ()
@@ -77,9 +78,9 @@ async def updated(
 async def _listed(client: McpClient, spec: ServerSpec, method: str, key: str, deadline: float) -> Items:
     if method == "tools/list":
         tools = await client.list_tools(deadline=deadline)
-        return _named([tool for tool in tools if spec.admits(str(tool.get("name")))], "name")
+        return _named([tool for tool in tools if spec.admits(str(tool.get("name")))], key)
     try:
-        return _named(await client.list_all(method, key, deadline=deadline), _identity(method))
+        return _named(await client.list_all(method, key, deadline=deadline), key)
     except UpstreamRefused:
         # Many servers say that they have resources, and know no templates.
         return ()
@@ -89,11 +90,7 @@ def _named(items: list[dict[str, Any]], key: str) -> Items:
     """Return the items that have a name, the first of each."""
     found: dict[str, dict[str, Any]] = {}
     for item in items:
-        name: object = item.get(key)
-        if isinstance(name, str):
-            found.setdefault(name, item)
+        name: object = item.get(IDENTITY[key])
+        if isinstance(name, str) and name not in found:
+            found[name] = sound(item, key)
     return tuple(found.values())
-
-
-def _identity(method: str) -> str:
-    return {"prompts/list": "name", "resources/list": "uri"}.get(method, "uriTemplate")

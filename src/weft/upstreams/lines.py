@@ -7,6 +7,7 @@ from typing import Any, cast
 import orjson
 
 from weft.errors import InputError
+from weft.upstreams.leniently import read_json
 
 SAMPLE = 200
 
@@ -46,7 +47,7 @@ class Lines:
 def read_message(line: bytes | bytearray) -> dict[str, Any] | None:
     """Return the JSON-RPC message on a line, or None when the line is something else."""
     try:
-        value: object = orjson.loads(line)
+        value: object = read_json(line)
     except ValueError:
         return None
     if not isinstance(value, dict):

@@ -10,6 +10,7 @@ from typing import Any
 from weft.doors.mcp.callers import Client, LegacyClient
 from weft.doors.mcp.faults import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
 from weft.doors.mcp.methods import LEGACY_METHODS, LEVELS, OFFERED_BY
+from weft.doors.mcp.older import older
 from weft.doors.mcp.peers import Peers
 from weft.doors.mcp.questions import Questions, Tell, asked_by
 from weft.doors.mcp.serves import Serves
@@ -70,7 +71,7 @@ class Legacy:
                 return await self._set_level(agreed.id, params)
             if method in {"resources/subscribe", "resources/unsubscribe"}:
                 return await self._follow(agreed.id, view, method, params, client)
-            return await self._gateway.handle(view, method, params, client)
+            return older(method, await self._gateway.handle(view, method, params, client))
         finally:
             client.close()
 
