@@ -18,10 +18,13 @@ PATTERNS = tuple(CATALOGUE)
 
 
 def fixture(name: str) -> dict[str, Any]:
-    """Return a whole document as it was written; a file that is only a tool's body is wrapped."""
+    """Return a whole document as it was written; a file that is only part of one is wrapped."""
     value = json.loads((FIXTURES / name).read_text(encoding="utf-8"))
     if "spec" in value:
         return {"schemaVersion": "1.0", "tools": [{"name": "t", "version": "1.0.0", **value}]}
+    for key, section in (("schema", "schemas"), ("provides", "servers"), ("capabilities", "agents")):
+        if key in value:
+            return {"schemaVersion": "2.0", section: [{"name": "t", "version": "1.0.0", **value}]}
     return value
 
 

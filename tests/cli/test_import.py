@@ -170,8 +170,8 @@ def test_what_cannot_be_carried_over_is_told(run: Run):
 @pytest.mark.parametrize(
     ("document", "code"),
     [
-        ({"name": "io.x/y", "packages": []}, "NotThereYet"),
-        ({"apiVersion": "toolhive.stacklok.dev/v1alpha1"}, "NotThereYet"),
+        ({"name": "io.x/y", "packages": []}, "NoServers"),
+        ({"apiVersion": "toolhive.stacklok.dev/v1alpha1"}, "NoServers"),
         ({"tools": []}, "NoServers"),
         ({"mcpServers": {}}, "NoServers"),
         ([], "WrongTopLevel"),

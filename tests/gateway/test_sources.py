@@ -58,7 +58,8 @@ class Gateway:
         self.watcher = Watcher(source, self.apply, pause=self.pauses, on_result=self.results.append)
 
     async def apply(self, loaded: Loaded) -> None:
-        snapshot = snapshot_of(parse(read(loaded.data, name=loaded.name, format=loaded.format)))
+        folder = None if loaded.path is None else loaded.path.parent
+        snapshot = snapshot_of(parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder))
         self.served.append(weakref.ref(snapshot.document))
         self.loaded = loaded
         if self.engine is None:
@@ -117,6 +118,28 @@ async def test_a_changed_file_comes_into_service(
     assert await gateway.call({"other": 2}) == {"value": 2}
     assert gateway.watcher.generation == 2
     assert gateway.results == ["ok", "ok"]
+
+
+@pytest.mark.req("REG-45", "REG-63")
+async def test_a_file_that_is_included_is_watched_like_the_one_that_names_it(tmp_path: Path) -> None:
+    main, part, deep = (tmp_path / name for name in ("main.json", "part.json", "deep.json"))
+    main.write_text('{"schemaVersion": "1.0", "$include": ["part.json"]}')
+    part.write_text('{"$include": ["deep.json"]}')
+    deep.write_text(registry())
+    gateway = Gateway(main)
+    await gateway.watcher.start()
+    assert await gateway.call({"n": 1}) == {"value": 1}
+    assert await gateway.watcher.poll() == "unchanged"
+    deep.write_text(registry("other"))
+    assert await gateway.watcher.poll() == "ok"
+    assert await gateway.call({"other": 2}) == {"value": 2}
+    os.utime(deep, (1, 1))
+    assert await gateway.watcher.poll() == "unchanged"
+    deep.unlink()
+    assert await gateway.watcher.poll() not in ("ok", "unchanged")
+    assert await gateway.call({"other": 3}) == {"value": 3}
+    deep.write_text(registry("third"))
+    assert await gateway.watcher.poll() == "ok"
 
 
 async def test_a_file_that_nobody_touched_is_not_read(gateway: Gateway) -> None:

@@ -109,7 +109,8 @@ def test_compiling_what_was_normalised_gives_a_plan_or_says_why_not(document: Do
         snapshot = compile_document(parsed.document, Described([{}]))
     except WeftError:
         return
-    assert list(snapshot.tools) == [tool.name for tool in parsed.document.tools]
+    versions = [f"{tool.name}@{tool.version}" for tool in parsed.document.tools if tool.version is not None]
+    assert list(snapshot.tools) == [*(tool.name for tool in parsed.document.tools), *versions]
 
 
 ODD = st.one_of(

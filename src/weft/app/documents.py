@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,11 @@ from weft.ir.read import read_file
 from weft.plan.compiler import check, compile_document
 from weft.plan.snapshot import Snapshot
 from weft.ports import Clock, Invoke, ToolRef, ToolType, Upstream
+from weft.registry.book import Book
+from weft.registry.findings import Severities, as_severe
 from weft.registry.graph import references
+from weft.registry.tools import find_tool, key_of
+from weft.registry.validate import SEED, validate
 from weft.run.engine import Engine
 from weft.run.limits import Limits
 
@@ -48,14 +52,36 @@ def load(path: Path) -> Parsed:
     Raises:
         DocumentInvalid: the text cannot be read at all.
     """
-    return parse(read_file(path))
+    return parse(read_file(path), folder=path.parent)
 
 
-def problems_of(parsed: Parsed, upstream: Upstream | None = None) -> list[Problem]:
-    """Return every problem of a document, in the order of its text."""
-    found = check(parsed.document, upstream, known=parsed.broken)
-    problems = [*parsed.problems, *(parsed.located(problem) for problem in found)]
-    return sorted(problems, key=lambda one: (one.line or 0, one.column or 0, one.pointer, one.code))
+def problems_of(
+    parsed: Parsed, upstream: Upstream | None = None, *, severities: Severities = SEED, allow: Iterable[str] = ()
+) -> list[Problem]:
+    """Return every problem of a document, in the order of its text.
+
+    `severities` say how strictly a registry is taken, and `allow` lists the private networks where its agents may be.
+    """
+    entities = validate(Book.of(parsed), severities, allow=allow)
+    problems = [*parsed.problems, *entities, *(parsed.located(one) for one in _checked(parsed, upstream, severities))]
+    return sorted(problems, key=lambda one: (one.file or "", one.line or 0, one.column or 0, one.pointer, one.code))
+
+
+def _checked(parsed: Parsed, upstream: Upstream | None, severities: Severities = SEED) -> list[Problem]:
+    """Return what planning finds, and a registry's own validation does not tell."""
+    document = parsed.resolved
+    # Once servers are listed, a tool that nobody registered cannot be on one of them.
+    elsewhere = frozenset[str]() if document.servers else None
+    found = check(document, upstream, known=parsed.broken, elsewhere=elsewhere)
+    if not document.versioned:
+        return found
+    told: list[Problem] = []
+    for problem in found:
+        if problem.code == "UnknownName" and elsewhere is not None:
+            told += as_severe(problem, severities.missing_entity)
+        elif problem.code != "Cycle":
+            told.append(problem)
+    return told
 
 
 @no_collection()
@@ -66,10 +92,10 @@ def snapshot_of(parsed: Parsed, *upstreams: Upstream) -> Snapshot:
         DocumentInvalid: with every problem, when there is an error among them.
     """
     upstream = Upstreams(upstreams)
-    found = check(parsed.document, upstream, known=parsed.broken)
+    found = [*validate(Book.of(parsed)), *_checked(parsed, upstream)]
     if errors_in((*parsed.problems, *found)):
         raise DocumentInvalid(problems_of(parsed, upstream))
-    return compile_document(parsed.document, upstream, problems=found)
+    return compile_document(parsed.resolved, upstream, problems=found)
 
 
 def local(document: Document, *upstreams: Upstream, clock: Clock | None = None, limits: Limits | None = None) -> Engine:
@@ -112,7 +138,7 @@ def open_registry(path: Path) -> Registry:
     if path.suffix == ".py":
         return compile_file(read_module(path))[1]
     parsed = load(path)
-    return Registry(parsed.document, LocalTools(), problems_of(parsed))
+    return Registry(parsed.resolved, LocalTools(), problems_of(parsed))
 
 
 def compile_file(file: PythonFile, *, split: bool = False) -> tuple[Compiled, Registry]:
@@ -139,13 +165,13 @@ def callable_in(document: Document, tool: str, upstream: Upstream) -> Document:
     Raises:
         NotFound: neither has it.
     """
-    names = [one.name for one in document.tools]
-    if tool in names:
+    if find_tool(document, tool) is not None:
         return document
     if tool not in upstream.names():
+        names = [key_of(one.name, one.version) if "@" in tool else one.name for one in document.tools]
         known = [name for name in [*names, *upstream.names()] if not name.startswith(INTERNAL)]
         raise NotFound("Composition", tool, known)
-    return Document(tools=[*document.tools, ToolDef(name=tool)])
+    return document.model_copy(update={"tools": [*document.tools, ToolDef(name=tool)]})
 
 
 class _Declared:

@@ -17,6 +17,8 @@ from weft.gateway.live import Content
 from weft.gateway.sources import SAME, FileSource, Loaded, Same, Source
 from weft.ir.normalise import parse
 from weft.ir.read import read
+from weft.registry.findings import Severities
+from weft.registry.validate import SEED
 from weft.upstreams.egress import only_public
 from weft.upstreams.httpfetch import fetch
 
@@ -60,8 +62,8 @@ def address_rule(url: str, allow: Iterable[str]) -> Callable[[str], bool] | None
     return None if inside is None else only_public(inside)
 
 
-def content_of(loaded: Loaded) -> Content:
-    """Return what a registry brings.
+def content_of(loaded: Loaded, *, severities: Severities = SEED, allow: Iterable[str] = ()) -> Content:
+    """Return what a registry brings, taken as strictly as the severities say; `allow` is `egress.allow`.
 
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
@@ -69,8 +71,9 @@ def content_of(loaded: Loaded) -> Content:
     if loaded.path is not None and loaded.path.suffix == ".py":
         registry = compile_file(read_module(loaded.path))[1].valid()
         return Content(registry.document, registry.tools, tuple(registry.problems))
-    parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format))
-    problems = problems_of(parsed)
+    folder = None if loaded.path is None else loaded.path.parent
+    parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder)
+    problems = problems_of(parsed, severities=severities, allow=allow)
     if errors_in(problems):
         raise DocumentInvalid(problems)
-    return Content(parsed.document, None, tuple(problems))
+    return Content(parsed.resolved, None, tuple(problems))

@@ -224,7 +224,9 @@ class Running:
     # What changes.
 
     async def _load(self, loaded: Loaded) -> None:
-        content = await asyncio.to_thread(content_of, loaded)
+        config = self._written or self.config
+        startup = config.registry.validation.startup
+        content = await asyncio.to_thread(content_of, loaded, severities=startup, allow=config.egress.allow)
         await self.gateway.live.load(content)
         for problem in content.problems:
             # Whether a server has it is only known when the servers are; /readyz tells then.

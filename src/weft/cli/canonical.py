@@ -7,19 +7,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.errors import Loc, Problem, shown
+from weft.ir.document import SECTIONS
+from weft.ir.including import INCLUDE
 from weft.ir.normalise import Parsed, placed, value_at
 from weft.ports import is_array, is_object
 
 MOST = 20
-TOP = ("schemaVersion", "tools")
+TOP = {"1.0": ("schemaVersion", "tools", INCLUDE), "2.0": ("schemaVersion", *SECTIONS, INCLUDE)}
 
 
 def departures(parsed: Parsed) -> list[Problem]:
     """Return the first places that `weft fmt` would write differently."""
     value = parsed.source.value
-    found = [*_top(value)]
-    for place, tool in zip(parsed.places, parsed.document.tools, strict=True):
-        found += _compare(value_at(value, place), tool.to_ir(), place)
+    found = [*_top(value, TOP[parsed.document.schema_version])]
+    for section in SECTIONS:
+        for at, entity in zip(parsed.places[section], parsed.document.section(section), strict=True):
+            # What another file has is that file's own matter.
+            if at.source is parsed.source:
+                found += _compare(value_at(value, at.loc), entity.to_ir(), at.loc)
     told = [placed(problem, parsed.source) for problem in found[:MOST]]
     if len(found) > MOST:
         rest = Problem(code="NotCanonical", message=f"{len(found) - MOST} more places are not in canonical form")
@@ -27,13 +32,13 @@ def departures(parsed: Parsed) -> list[Problem]:
     return told
 
 
-def _top(value: dict[str, Any]) -> Iterator[Problem]:
+def _top(value: dict[str, Any], top: tuple[str, ...]) -> Iterator[Problem]:
     if "schemaVersion" not in value:
         yield _departure((), "schemaVersion is not written", expected='"1.0"')
     for key in value:
-        if key not in TOP:
+        if key not in top:
             why = "compositions stand among the tools" if key == "compositions" else f"{shown(key)} is not written"
-            yield _departure((key,), why, expected=f"only {', '.join(TOP)}")
+            yield _departure((key,), why, expected=f"only {', '.join(top[:-1])}")
 
 
 def _compare(written: Any, canonical: Any, loc: Loc) -> Iterator[Problem]:

@@ -72,15 +72,19 @@ def _canonical(source: Source) -> str:
     Raises:
         DocumentInvalid: something in it cannot be read, and would be lost.
     """
-    from weft.ir.normalise import parse
+    from weft.ir.including import INCLUDE
+    from weft.ir.normalise import parse_alone
     from weft.ir.write import write
 
     know_patterns()
-    parsed = parse(source)
+    parsed = parse_alone(source)
     if errors_in(parsed.problems):
         note(f"{plain(source.name)} is left as it is: {counted(parsed.problems)}")
         raise DocumentInvalid(list(parsed.problems))
     ir = parsed.document.to_ir()
+    if INCLUDE in source.value:
+        version = {"schemaVersion": ir.pop("schemaVersion")}
+        ir = {**version, INCLUDE: source.value[INCLUDE], **ir}
     ignored = _dollar_keys(source.value) - _dollar_keys(ir)
     comments = _comments(source.text) if source.format == "yaml" else 0
     lost = [plural(count, noun) for count, noun in ((ignored, "$-key"), (comments, "comment")) if count > 0]

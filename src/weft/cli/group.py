@@ -34,7 +34,14 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "schema": "Print the JSON Schema of documents, or of weft.yaml.",
     },
     "Govern": {
-        "import": "Make servers of weft.yaml from the mcpServers of a client.",
+        "lock": "Approve the tools of all servers as they are now.",
+        "diff": "Tell what changed between two registries or two locks.",
+        "sbom": "Write the bill of materials of a registry.",
+        "audit": "Check that an audit log is as it was written.",
+        "key": "Make, list and revoke API keys.",
+        "migrate": "Make a registry of version 2 from one of version 1.",
+        "import": "Make servers of weft.yaml from what other clients and registries have.",
+        "export": "Write the server.json of a gateway, for MCP registries.",
     },
 }
 COMMANDS = {name: text for commands in SECTIONS.values() for name, text in commands.items()}

@@ -147,6 +147,7 @@ async def _servers(config: Config) -> AsyncGenerator[Pool]:
 def _prepare(order: Order, config: Config | None, servers: Pool | None) -> Prepared:
     from weft.app import Upstreams, callable_in
     from weft.plan.inputs import accept, misfits
+    from weft.registry.tools import find_tool
 
     _check_trace_out(order.trace_out)
     timeout = None if order.timeout is None else seconds_given(order.timeout)
@@ -158,7 +159,8 @@ def _prepare(order: Order, config: Config | None, servers: Pool | None) -> Prepa
         if order.registry is None and not DEFAULT.exists():
             error.hint = error.hint or "there is no ./registry.json: name one with --registry"
         raise
-    tool = next(one for one in document.tools if one.name == order.tool)
+    tool = find_tool(document, order.tool)
+    assert tool is not None, "it can be called"
     value = accept(tool, {} if order.input is None else value_given(order.input))
     for misfit in misfits(tool, value):
         warn(f"The input of '{tool.name}' does not fit: {misfit}")

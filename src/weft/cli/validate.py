@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     epilog="\b\nExample:\n  weft validate registry.json tools/*.yaml\n  weft validate --strict --json registry.json",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="A weft.yaml: how strict registries are taken.")
 @click.option("--strict", is_flag=True, help="Refuse what is not in canonical form.")
 @click.option("--json", "json_", is_flag=True, help='Print {"valid", "errors", "warnings"}.')
-def command(files: tuple[str, ...], strict: bool, json_: bool) -> None:
+def command(files: tuple[str, ...], config: Path | None, strict: bool, json_: bool) -> None:
     """Report every error and warning of documents, with file, line, JSON pointer, value and expectation.
 
     A document is JSON, YAML, or Python, which is compiled first; - is stdin. Names that only a server could know are
     warnings. Exits with 0, or with 2 when there is an error.
     """
-    found = {file: _problems(file, strict=strict) for file in files}
+    rules = _rules(config)
+    found = {file: _problems(file, rules, strict=strict) for file in files}
     problems = [problem for several in found.values() for problem in several]
     errors = errors_in(problems)
     if json_:
@@ -46,15 +48,30 @@ def _told(problems: list[Problem]) -> list[object]:
     return [problem.to_json() for problem in problems]
 
 
-def _problems(file: str, *, strict: bool) -> list[Problem]:
+def _rules(config: Path | None) -> dict[str, Any]:
+    """Return how strictly registries are taken, and where agents may be: as a weft.yaml says, if there is one."""
+    if config is None:
+        return {}
+    import os
+
+    from weft.config import load_config
+
+    settings = load_config(config, os.environ)
+    return {"severities": settings.registry.validation.startup, "allow": settings.egress.allow}
+
+
+def _problems(file: str, rules: dict[str, Any], *, strict: bool) -> list[Problem]:
     from weft.app import open_registry, problems_of
+    from weft.registry.book import Book
+    from weft.registry.validate import old_form
 
     try:
         if file.endswith(".py"):
             with importing(Path(file)):
                 return open_registry(Path(file)).problems
         parsed = _parsed(file)
-        return [*problems_of(parsed), *(_not_canonical(parsed) if strict else [])]
+        age = old_form(Book.of(parsed))
+        return [*age, *problems_of(parsed, **rules), *(_not_canonical(parsed) if strict else [])]
     except DocumentInvalid as error:
         return error.problems
 

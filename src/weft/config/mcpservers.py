@@ -1,4 +1,4 @@
-"""The servers of other clients' files (`mcpServers`, VS Code's `servers`) as servers of weft.yaml."""
+"""The servers of other files (`mcpServers`, VS Code's `servers`, server.json) as servers of weft.yaml."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from weft.config.variables import Variables
 from weft.errors import InputError
 from weft.ir.normalise import problem_of
 from weft.ports import is_array, is_object
+from weft.registry.serverjson import described, documents_in
 
 CARRIED = frozenset(
     {
@@ -43,7 +44,6 @@ TRANSPORTS: dict[Any, str | None] = {
     "streamable_http": "streamable-http",
     "sse": "sse",
 }
-LATER = "this version of weft imports the mcpServers of clients; {} comes with a later one"
 _COMMENTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -85,6 +85,8 @@ def import_servers(value: Mapping[str, Any]) -> Imported:
     Raises:
         InputError: the file is of another kind.
     """
+    if documents := documents_in(value):
+        return _described(documents)
     entries = _entries(value)
     variables, notes = Variables(), list[str]()
     servers: dict[str, dict[str, Any]] = {}
@@ -105,6 +107,24 @@ def import_servers(value: Mapping[str, Any]) -> Imported:
     return Imported(servers, needed, notes)
 
 
+def _described(documents: list[Mapping[str, Any]]) -> Imported:
+    """Return the servers of server.json documents."""
+    found = described(documents)
+    servers: dict[str, dict[str, Any]] = {}
+    for name, entry in found.servers.items():
+        own = [key for key in entry.get("headers", {}) if key.casefold() in OWN_HEADERS]
+        found.notes += [f"{name}: the header {key} was not carried over: weft sets it itself" for key in own]
+        kept = {key: item for key, item in entry.get("headers", {}).items() if key not in own}
+        made = {key: item for key, item in {**entry, "headers": kept}.items() if item or key != "headers"}
+        if (fault := _fault(made)) is not None:
+            found.notes.append(f"{name}: left out: {fault}")
+        else:
+            servers[name] = made
+    used = "\n".join(Imported(servers, {}, []).lines())
+    needed = {name: why for name, why in found.variables.items() if f"${{env:{name}}}" in used}
+    return Imported(servers, needed, found.notes)
+
+
 def _entries(value: Mapping[str, Any]) -> dict[str, Any]:
     for place in (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp", "mcpServers")):
         found: Any = value
@@ -112,12 +132,9 @@ def _entries(value: Mapping[str, Any]) -> dict[str, Any]:
             found = found.get(key) if is_object(found) else None
         if is_object(found):
             return found
-    if "packages" in value or "remotes" in value or "server.schema.json" in str(value.get("$schema")):
-        raise InputError(
-            "this is a server.json of the MCP registry", code="NotThereYet", hint=LATER.format("server.json")
-        )
-    if "toolhive" in str(value.get("apiVersion")) or "composite_tools" in value or "compositeTools" in value:
-        raise InputError("this is a file of ToolHive", code="NotThereYet", hint=LATER.format("ToolHive"))
+    if "toolhive" in str(value.get("apiVersion")):
+        hint = "weft imports its composite tools: VirtualMCPCompositeToolDefinition, or compositeTools of a config"
+        raise InputError("this file of ToolHive has no composite tools", code="NoServers", hint=hint)
     hint = 'it has {"mcpServers": {"name": {"command": .., "args": [..]}}}, or "servers" as VS Code writes them'
     raise InputError("the file has no servers", code="NoServers", hint=hint)
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from time import monotonic
 
 from weft.errors import LimitExceeded
+from weft.gateway.buckets import Buckets
 
 ANONYMOUS = "anonymous"
-_KNOWN = 10_000
-"""How many principals a rate limit remembers; who has used nothing lately is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,30 +76,6 @@ class Load:
             self.by_principal[principal] = running
         else:
             del self.by_principal[principal]
-
-
-class Buckets:
-    """A token bucket for each principal: `rate` a second, saved up to `burst`."""
-
-    def __init__(self, rate: float, burst: int, *, now: Callable[[], float] = monotonic) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._now = now
-        self._full_at: dict[str, float] = {}
-
-    def take(self, key: str) -> float:
-        """Take a token and return 0, or return the seconds until there is one."""
-        now = self._now()
-        # The moment at which the bucket is full again says all: what is missing from it is the time until then.
-        full_at = max(self._full_at.pop(key, now), now) + 1 / self._rate
-        missing = (full_at - now) * self._rate - self._burst
-        if missing > 1e-9:
-            self._full_at[key] = full_at - 1 / self._rate
-            return missing / self._rate
-        self._full_at[key] = full_at
-        if len(self._full_at) > _KNOWN:
-            del self._full_at[next(iter(self._full_at))]
-        return 0.0
 
 
 def _limit(name: str, limit: float, what: str, retry_after: float) -> LimitExceeded:

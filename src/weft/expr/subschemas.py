@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, cast
 from urllib.parse import quote, unquote
 
-from weft.errors import ExpressionInvalid, json_pointer, nearest
+from weft.errors import ExpressionInvalid, Loc, json_pointer, nearest
 from weft.ports import Schema, is_array
 
 MAX_DEPTH: Final = 64
@@ -35,6 +35,24 @@ _REFS: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 def _is_mapping(value: object) -> TypeGuard[Schema]:
     return isinstance(value, Mapping)
+
+
+def subschemas(schema: Any) -> Iterator[tuple[Loc, dict[str, Any]]]:
+    """Yield a schema and every one in it, with its place; what is no object says nothing that could refer."""
+    pending: list[tuple[Loc, Any]] = [((), schema)]
+    while pending:
+        loc, one = pending.pop()
+        if not _is_mapping(one):
+            continue
+        yield loc, cast("dict[str, Any]", one)
+        for keyword in _SUBSCHEMAS.intersection(one):
+            held = one[keyword]
+            if is_array(held):
+                pending += [((*loc, keyword, index), item) for index, item in enumerate(held)]
+            elif keyword in _MAPS and _is_mapping(held):
+                pending += [((*loc, keyword, name), item) for name, item in held.items()]
+            else:
+                pending.append(((*loc, keyword), held))
 
 
 @dataclass(slots=True, eq=False)

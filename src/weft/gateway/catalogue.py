@@ -17,6 +17,7 @@ from weft.ir.document import Document, ToolDef
 from weft.plan.compiler import virtual_arguments
 from weft.plan.typeflow import source_ref
 from weft.ports import Schema, ToolRef, Upstream, is_object
+from weft.registry.tools import newest_tools
 from weft.upstreams.headers import Mirrored, mirrored_by
 from weft.upstreams.pool import Pool
 from weft.upstreams.server import Server
@@ -129,7 +130,7 @@ def build(
 
 def prefixed_refs(document: Document, pool: Pool, on_collision: OnCollision) -> dict[str, ToolRef]:
     """Return the tools of servers that are served under another name than their own, by that name."""
-    offers = [Offer(tool.name, REGISTRY, ToolRef(tool.name), owned=True) for tool in document.tools]
+    offers = [Offer(tool.name, REGISTRY, ToolRef(tool.name), owned=True) for tool in newest_tools(document)]
     for server in pool.servers.values():
         spec = server.spec
         for tool in server.inventory.tools:
@@ -170,7 +171,7 @@ def _tools(
     descriptions = Descriptions(document, upstream, _Find(pool, described))
     offers: list[Offer[Tool]] = []
     replaced = set[tuple[str, str]]()
-    for definition in document.tools:
+    for definition in newest_tools(document):
         if not definition.internal:
             tool = _defined(definition, descriptions, pool)
             offers.append(Offer(tool.name, REGISTRY, tool, owned=True))

@@ -14,6 +14,7 @@ from weft.ir.walk import walk
 from weft.plan.typeflow import TypeFlow, declared_input, declared_output, source_ref
 from weft.ports import Schema, ToolRef, ToolType, Upstream, is_array, is_object
 from weft.registry.graph import references
+from weft.registry.tools import Tools, key_of
 
 HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 """What a server that says nothing of a tool says by that."""
@@ -31,11 +32,12 @@ class Descriptions:
     """Describes the tools of one document, over what the upstreams offer now."""
 
     def __init__(self, document: Document, upstream: Upstream, find: Mapping[ToolRef, Described]) -> None:
-        self._tools = {tool.name: tool for tool in document.tools}
+        self._tools = Tools(document)
         self._flow = TypeFlow(document, upstream)
         self._upstream = upstream
         self._find = find
         self._leaves: dict[str, frozenset[ToolRef]] = {}
+        """By name and version: what two versions of a tool call is not the same."""
 
     def listed(self, tool: ToolDef) -> dict[str, Any]:
         """Return the tool as `tools/list` has it."""
@@ -58,19 +60,21 @@ class Descriptions:
 
     def leaves(self, tool: ToolDef) -> frozenset[ToolRef]:
         """Return every upstream tool that a tool may call, however deep."""
-        if tool.name in self._leaves:
-            return self._leaves[tool.name]
-        self._leaves[tool.name] = frozenset()
+        key = key_of(tool.name, tool.version)
+        if key in self._leaves:
+            return self._leaves[key]
+        self._leaves[key] = frozenset()
         found = set[ToolRef]()
         if tool.spec is None:
             found.add(source_ref(tool) if tool.source is not None else ToolRef(tool.name))
         else:
-            for name in {reference.name for reference in references(tool)}:
-                inner = self._tools.get(name)
-                found |= {ToolRef(name)} if inner is None else self.leaves(inner)
+            owner = self._tools.meant(tool.name, tool.version)
+            for name, version in {(reference.name, reference.version) for reference in references(tool)}:
+                inner = self._tools.meant(name, version, by=owner)
+                found |= {ToolRef(name)} if inner is None else self.leaves(self._tools.all[inner])
             found |= _direct(tool)
-        self._leaves[tool.name] = frozenset(found)
-        return self._leaves[tool.name]
+        self._leaves[key] = frozenset(found)
+        return self._leaves[key]
 
     def _base(self, tool: ToolDef) -> dict[str, Any]:
         """Return what is said of a tool where it comes from, when it is one of a server, or a Python function."""
@@ -107,7 +111,7 @@ class Descriptions:
         if tool.spec is None and tool.output_transform is None and self._described(tool) is not None:
             declared = declared_output(tool)
             return {"outputSchema": declared} if declared else {}
-        schema, wrapped = served_schema(self._flow.output_of(tool.name))
+        schema, wrapped = served_schema(self._flow.output_of(tool.name, tool.version))
         return {"outputSchema": schema, **({"_meta": {WRAPPED: wrapped}} if wrapped else {})}
 
     def _annotations(self, ref: ToolRef) -> Mapping[str, Any]:

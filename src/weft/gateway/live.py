@@ -203,7 +203,7 @@ def _with_local(content: Content) -> Document:
         return content.document
     named = {tool.name for tool in content.document.tools}
     local = [ToolDef(name=name) for name in content.local.names() if name not in named]
-    return Document(tools=[*content.document.tools, *local])
+    return content.document.model_copy(update={"tools": [*content.document.tools, *local]})
 
 
 def _changes(before: Catalogue, after: Catalogue) -> list[Event]:

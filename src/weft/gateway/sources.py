@@ -6,13 +6,14 @@ import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
 from typing import Final, Literal, Protocol, TypeAlias
 
 from weft.errors import DocumentInvalid, Problem
+from weft.ir.including import included
 from weft.ir.read import DOCUMENT_LIMITS, Format
 
 Pause: TypeAlias = Callable[[float], Awaitable[object]]
@@ -27,6 +28,8 @@ class Loaded:
 
     name: str
     data: bytes
+    parts: bytes = b""
+    """What stands for the files that it includes."""
     path: Path | None = None
     format: Format | None = None
     stale: DocumentInvalid | None = None
@@ -34,7 +37,7 @@ class Loaded:
     @property
     def hash(self) -> str:
         """The sha256 of the bytes: two documents are the same when this is."""
-        return hashlib.sha256(self.data).hexdigest()
+        return hashlib.sha256(self.data + self.parts).hexdigest()
 
 
 class Source(Protocol):
@@ -97,18 +100,34 @@ class FileSource:
         self._now = now
         self._fully_at = now()
         self._seen: Stamp | None = None
+        self._included = frozenset[Path]()
+        self._parts: tuple[Stamp, ...] = ()
 
     async def look(self, *, fully: bool = False) -> Loaded | Same | None:
         """Return the file when it is not the one seen last, once it is whole."""
         stamp = await asyncio.to_thread(_stamp, self.path)
+        same = stamp == self._seen and await asyncio.to_thread(_stamps, self._included) == self._parts
         # Signs can deceive (a clock set back, a copy that keeps the times): now and then the file itself is read.
-        if stamp == self._seen and not fully and self._now() - self._fully_at < self._fully_every:
+        if same and not fully and self._now() - self._fully_at < self._fully_every:
             return None
         stamp, data = await self._whole(stamp)
         self._seen, self._fully_at = stamp, self._now()
         if isinstance(data, DocumentInvalid):
             raise data
-        return Loaded(name=self.name, data=data, path=self.path)
+        self._included = await asyncio.to_thread(included, data, self.path)
+        self._parts = await asyncio.to_thread(_stamps, self._included)
+        parts = await asyncio.to_thread(self._digest)
+        return Loaded(name=self.name, data=data, parts=parts, path=self.path)
+
+    def _digest(self) -> bytes:
+        """Return what stands for the files that are included: touching one is no change."""
+        if not self._included:
+            return b""
+        digest = hashlib.sha256()
+        for path in sorted(self._included):
+            held = FileSource(path, limit=self._limit)._read()
+            digest.update(f"{path}:".encode() + (b"" if isinstance(held, DocumentInvalid) else held))
+        return digest.digest()
 
     async def keep(self, loaded: Loaded) -> None:
         """Do nothing: the file is its own copy."""
@@ -153,6 +172,10 @@ def _stamp(path: Path) -> Stamp:
         return (os.path.realpath(path), found.st_dev, found.st_ino, found.st_size, *times)
     except OSError as error:
         return (error.errno or 0,)
+
+
+def _stamps(paths: Iterable[Path]) -> tuple[Stamp, ...]:
+    return tuple(_stamp(path) for path in sorted(paths))
 
 
 def _quiet(stamp: Stamp, seconds: float) -> bool:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
-import orjson
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 
 from weft.errors import shown
 from weft.expr.paths import quote
-from weft.expr.schemas import compile_schema
-from weft.ir.nodes import AnyJson, LiteralJson, Node, expression, refuse
+from weft.ir.entities import AgentEntity, SchemaEntity, ServerEntity
+from weft.ir.fields import INTERNAL, Dependency, Entity, JsonSchema, Kind, NewName, read_schema
+from weft.ir.nodes import AnyJson, LiteralJson, Node, refuse
 from weft.ir.operations import Name, Operation
+from weft.ir.versions import PATTERN
 from weft.ports import Json, is_object
 
+__all__ = ["INTERNAL", "SECTIONS", "Document", "JsonSchema", "NewName", "ToolDef", "ToolSource"]
+
 V1_FIELD = frozenset({"fieldType", "sourceField", "field_type", "source_field"})
-INTERNAL = "__"
-"""What the names of compositions that are only parts of others begin with."""
 
 
 class ToolSource(Node):
@@ -33,28 +34,7 @@ class ToolSource(Node):
     hide_fields: list[str] = []
 
 
-def _is_name(name: str) -> str:
-    if not name.isprintable() or name != name.strip():
-        raise refuse("InvalidName", f"{shown(name)} is not a name", value=shown(name), expected="printable characters")
-    return name
-
-
-def _read_schema(value: Any) -> Any:
-    """Take a schema as JSON or as text that is JSON."""
-    if isinstance(value, str):
-        try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError as error:
-            told = f"the text is not JSON: {error}"
-            raise refuse("InvalidSchema", told, value=shown(value), expected="a JSON Schema") from None
-    return value
-
-
-JsonSchema = Annotated[dict[str, AnyJson], AfterValidator(expression(compile_schema)), BeforeValidator(_read_schema)]
-NewName = Annotated[Name, AfterValidator(_is_name)]
-
-
-class ToolDef(Node):
+class ToolDef(Entity):
     """A tool: `source` when an upstream has it, `spec` when it is composed."""
 
     model_config = ConfigDict(
@@ -63,6 +43,8 @@ class ToolDef(Node):
             "dependentRequired": {"outputTransform": ["source"]},
         }
     )
+
+    kind: ClassVar[Kind] = "tool"
 
     name: NewName
     version: str | None = None
@@ -76,6 +58,9 @@ class ToolDef(Node):
     spec: Operation | None = None
     output_transform: Operation | None = None
     metadata: dict[str, AnyJson] | None = None
+    depends: list[Dependency] = []
+    deprecated: bool = False
+    deprecation_message: str | None = None
 
     @classmethod
     def spell(cls, value: Any) -> Any:
@@ -127,7 +112,7 @@ def _move_into_source(given: dict[str, Any]) -> None:
 def _move_source_fields(given: dict[str, Any]) -> None:
     """Make an output transform of a v1 output schema, which says for each field where it comes from."""
     key = "outputSchema" if "outputSchema" in given else "output_schema"
-    schema = _read_schema(given.get(key))
+    schema = read_schema(given.get(key))
     if not is_object(schema) or not is_object(properties := schema.get("properties")):
         return
     if not any(is_object(one) and not V1_FIELD.isdisjoint(one) for one in properties.values()):
@@ -157,15 +142,52 @@ def _source_field(name: str, one: Any) -> tuple[dict[str, Any], Any]:
     }
 
 
+SECTIONS = ("schemas", "servers", "tools", "agents")
+"""The keys of a registry that hold entities, in the order in which they are written."""
+_BY_VERSION: list[Json] = [
+    {
+        "if": {"properties": {"schemaVersion": {"const": "2.0"}}},
+        "then": {
+            "properties": {
+                "tools": {
+                    "items": {
+                        "required": ["version"],
+                        "properties": {"version": {"pattern": PATTERN}},
+                        "oneOf": [{"required": ["source"]}, {"required": ["spec"]}],
+                    }
+                }
+            }
+        },
+        "else": {"properties": {"schemas": False, "servers": False, "agents": False}},
+    }
+]
+
+
 class Document(Node):
     """A whole file in canonical form: every composition is a tool with a `spec`."""
 
-    model_config = ConfigDict(json_schema_extra={"required": ["schemaVersion"]})
+    model_config = ConfigDict(json_schema_extra={"required": ["schemaVersion"], "allOf": _BY_VERSION})
 
-    schema_version: Literal["1.0"] = "1.0"
+    schema_version: Literal["1.0", "2.0"] = "1.0"
     tools: list[ToolDef] = []
+    schemas: list[SchemaEntity] = []
+    servers: list[ServerEntity] = []
+    agents: list[AgentEntity] = []
 
     def to_ir(self) -> dict[str, Json]:
         """Return the canonical JSON; the version is always written."""
-        tools: list[Json] = [tool.to_ir() for tool in self.tools]
-        return {"schemaVersion": self.schema_version, **({"tools": tools} if tools else {})}
+        out: dict[str, Json] = {"schemaVersion": self.schema_version}
+        for section in SECTIONS:
+            entities: list[Json] = [one.to_ir() for one in self.section(section)]
+            out |= {section: entities} if entities else {}
+        return out
+
+    def section(self, name: str) -> Sequence[Entity]:
+        """Return the entities of one section, in the order of the text."""
+        found: Sequence[Entity] = getattr(self, name)
+        return found
+
+    @property
+    def versioned(self) -> bool:
+        """Whether every entity has an exact version, and says what it depends on."""
+        return self.schema_version == "2.0"

@@ -27,6 +27,7 @@ from weft.plan.snapshot import Snapshot
 from weft.plan.typeflow import TypeFlow, sole_property, source_ref
 from weft.ports import Invoke, Schema, ToolRef, ToolType, Upstream, is_object
 from weft.registry.graph import check_cycles, check_names, references
+from weft.registry.tools import Tools, key_of
 
 JSON = frozenset(JSON_TYPES)
 
@@ -43,9 +44,10 @@ def check(
     `known` are names that exist although the document does not have them; `elsewhere` are all that upstreams have,
     when that is certain: then a name that is nowhere is an error.
     """
+    tools = Tools(document)
     named = [list(references(tool)) for tool in document.tools]
     known = known if upstream is None else known | frozenset(upstream.names())
-    problems = [*check_names(document, named, known, elsewhere), *check_cycles(document, named)]
+    problems = [*check_names(tools, named, known, elsewhere), *check_cycles(tools, named)]
     if not any(problem.code in ("Cycle", "RecursionLimit") for problem in problems):
         problems += [*_check_transforms(document), *TypeFlow(document, upstream).check()]
     return problems
@@ -90,18 +92,27 @@ def compile_document(document: Document, upstream: Upstream, *, problems: Iterab
     found = list(check(document, upstream) if problems is None else problems)
     if errors_in(found):
         raise DocumentInvalid(found)
-    compiler = _Compiler(document, upstream)
-    return Snapshot(document, {tool.name: compiler.named(tool.name) for tool in document.tools}, tuple(found))
+    return Snapshot(document, _Compiler(document, upstream).all(), tuple(found))
 
 
 class _Compiler:
     """Compiles each composition once, however many places name it."""
 
     def __init__(self, document: Document, upstream: Upstream) -> None:
-        self._tools = {tool.name: tool for tool in document.tools}
+        self._tools = Tools(document)
         self._upstream = upstream
-        self._named: dict[str, Step] = {}
-        self._copies: dict[str, Copies] = {}
+        self._named: dict[int | str, Step] = {}
+        self._copies: dict[int, Copies] = {}
+        self._owner: int | None = None
+        """The tool whose spec is being compiled: what it depends on says which version a name means."""
+
+    def all(self) -> dict[str, Step]:
+        """Return every tool by its name, which means the newest version, and every version by `name@version`."""
+        tools = self._tools
+        steps = {name: self.named(name) for name in tools.names()}
+        for index, tool in enumerate(tools.all):
+            steps.setdefault(key_of(tool.name, tool.version), self._indexed(index))
+        return steps
 
     def operation(self, operation: Node, name: str) -> Step:
         """Return a nested operation, compiled, under the name of its place."""
@@ -114,7 +125,7 @@ class _Compiler:
             ref = ToolRef(operation.name, version=operation.version, skill=operation.skill)
             return self._upstream_tool(operation.name, ref, name, None)
         assert isinstance(operation, ToolCall | CompositionCall)
-        found = self.named(operation.name)
+        found = self._meant(operation.name, operation.version)
         return Step(name, found.kind, found.run, found.pure, operation.name)
 
     def branch(self, operation: Node, fallback: str) -> Step:
@@ -123,27 +134,46 @@ class _Compiler:
 
     def named(self, tool: str) -> Step:
         """Return the tool or composition of that name, compiled."""
-        if tool not in self._named:
-            definition = self._tools.get(tool)
-            self._named[tool] = (
-                self._upstream_tool(tool, ToolRef(tool), tool, None)
-                if definition is None
-                else self._defined(definition)
-            )
-        return self._named[tool]
+        return self._meant(tool, None)
+
+    def _meant(self, name: str, version: str | None) -> Step:
+        index = self._tools.meant(name, version, by=self._owner)
+        if index is not None:
+            return self._indexed(index)
+        if name in self._tools:
+            # Another version than the one that was meant is another tool: better none than that.
+            ref = ToolRef(name, version=version or self._tools.pinned(self._owner, name))
+            there = [key_of(name, one) for one in self._tools.versions(name)]
+            return Step(name, "tool", _absent(ref, there), None, name)
+        if name not in self._named:
+            self._named[name] = self._upstream_tool(name, ToolRef(name), name, None)
+        return self._named[name]
+
+    def _indexed(self, index: int) -> Step:
+        if index not in self._named:
+            before, self._owner = self._owner, index
+            try:
+                self._named[index] = self._defined(self._tools.all[index])
+            finally:
+                self._owner = before
+        return self._named[index]
 
     def copies(self, operation: Node | str) -> Copies:
         """Return how often an operation, or the tool of that name, may put a part of its input into its result."""
         if isinstance(operation, Pattern):
             return operation.copies(self)
         if isinstance(operation, ToolCall | CompositionCall):
-            operation = operation.name if getattr(operation, "server", None) is None else ""
-        tool = self._tools.get(operation) if isinstance(operation, str) else None
-        if tool is None:
+            elsewhere = getattr(operation, "server", None) is not None
+            index = None if elsewhere else self._tools.meant(operation.name, operation.version, by=self._owner)
+        else:
+            index = self._tools.meant(operation, by=self._owner) if isinstance(operation, str) else None
+        if index is None:
             return NEW
-        if tool.name not in self._copies:
-            self._copies[tool.name] = self._copied(tool)
-        return self._copies[tool.name]
+        if index not in self._copies:
+            before, self._owner = self._owner, index
+            self._copies[index] = self._copied(self._tools.all[index])
+            self._owner = before
+        return self._copies[index]
 
     def _copied(self, tool: ToolDef) -> Copies:
         if tool.spec is not None:

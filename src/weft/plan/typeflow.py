@@ -14,6 +14,7 @@ from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
 from weft.patterns.contract import Pattern
 from weft.patterns.flows import said
 from weft.ports import Schema, ToolRef, Upstream
+from weft.registry.tools import Tools
 
 
 def declared_input(tool: ToolDef) -> Schema:
@@ -60,24 +61,30 @@ class TypeFlow:
     def __init__(self, document: Document, upstream: Upstream | None) -> None:
         self.problems: list[Problem] = []
         self._known: dict[ToolRef, tuple[Schema, Schema]] = {}
-        self._tools = {tool.name: (index, tool) for index, tool in enumerate(document.tools)}
+        self._tools = Tools(document)
         self._upstream = upstream
-        self._outputs: dict[str, Schema] = {}
+        self._outputs: dict[int, Schema] = {}
         self._at: Loc = ()
+        self._owner: int | None = None
 
     def check(self) -> list[Problem]:
         """Return the problems of all compositions."""
-        for name in self._tools:
-            self.output_of(name)
+        for index in range(len(self._tools.all)):
+            self._output(index)
         return self.problems
 
-    def output_of(self, name: str) -> Schema:
+    def output_of(self, name: str, version: str | None = None) -> Schema:
         """Return what a tool of the document gives: as declared, else as its spec has it."""
-        if name in self._outputs:
-            return self._outputs[name]
-        index, tool = self._tools[name]
+        index = self._tools.meant(name, version)
+        assert index is not None, "a tool of the document"
+        return self._output(index)
+
+    def _output(self, index: int) -> Schema:
+        if index in self._outputs:
+            return self._outputs[index]
+        tool = self._tools.all[index]
         declared = declared_output(tool)
-        self._outputs[name] = declared
+        self._outputs[index] = declared
         if tool.spec is None:
             return self._result(index, tool, "outputTransform", self._upstream_output(tool))
         return self._result(index, tool, "spec", declared_input(tool))
@@ -89,14 +96,15 @@ class TypeFlow:
         """Return what a tool gives: as declared, else what its spec or its transform makes of such a value."""
         operation = tool.spec if key == "spec" else tool.output_transform
         before, self._at = self._at, ("tools", index)
+        owner, self._owner = self._owner, index
         inferred = given if operation is None else self.operation(operation, given, key)
-        declared = self._outputs[tool.name]
+        declared = self._outputs[index]
         if not declared:
-            self._outputs[tool.name] = inferred
+            self._outputs[index] = inferred
         elif operation is not None:
             self._compare(inferred, declared, "the result", "outputSchema" if tool.output_schema else "outputType")
-        self._at = before
-        return self._outputs[tool.name]
+        self._at, self._owner = before, owner
+        return self._outputs[index]
 
     def operation(self, operation: Node, given: Schema, *at: str | int) -> Schema:
         """Return what an operation gives for such a value."""
@@ -108,7 +116,7 @@ class TypeFlow:
                 ref = ToolRef(operation.name, operation.server, operation.version)
                 return self._called(given, *self._described(ref), operation.name)
             if isinstance(operation, ToolCall | CompositionCall):
-                return self.named(operation.name, given)
+                return self._meant(operation.name, operation.version, given)
             if isinstance(operation, AgentCall):
                 ref = ToolRef(operation.name, version=operation.version, skill=operation.skill)
                 return self._called(given, *self._described(ref), operation.name)
@@ -120,18 +128,22 @@ class TypeFlow:
         """Return what the tool of that name gives for such a value."""
         before, self._at = self._at, (*self._at, *at)
         try:
-            if tool not in self._tools:
-                return self._called(given, *self._described(ToolRef(tool)), tool)
-            definition = self._tools[tool][1]
-            wanted = declared_input(definition)
-            if definition.spec is not None:
-                self._compare(given, wanted, f"what {tool!r} is given")
-                return self.output_of(tool)
-            if not wanted and definition.source is not None:
-                wanted = self._described(source_ref(definition))[0]
-            return self._called(given, wanted, self.output_of(tool), tool)
+            return self._meant(tool, None, given)
         finally:
             self._at = before
+
+    def _meant(self, tool: str, version: str | None, given: Schema) -> Schema:
+        index = self._tools.meant(tool, version, by=self._owner)
+        if index is None:
+            return self._called(given, *self._described(ToolRef(tool)), tool)
+        definition = self._tools.all[index]
+        wanted = declared_input(definition)
+        if definition.spec is not None:
+            self._compare(given, wanted, f"what {tool!r} is given")
+            return self._output(index)
+        if not wanted and definition.source is not None:
+            wanted = self._described(source_ref(definition))[0]
+        return self._called(given, wanted, self._output(index), tool)
 
     def _described(self, ref: ToolRef) -> tuple[Schema, Schema]:
         if ref not in self._known:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from weft.errors import Loc, Problem, nearest, shown
-from weft.ir.document import INTERNAL, Document, ToolDef
+from weft.ir.document import INTERNAL, ToolDef
 from weft.ir.operations import CompositionCall, ToolCall
 from weft.ir.walk import walk
 from weft.patterns.contract import Pattern
+from weft.registry.tools import Tools
 
+T = TypeVar("T", bound=Hashable)
 MAX_RECURSION = 16
 
 
@@ -22,6 +24,7 @@ class Reference:
     name: str
     loc: Loc
     composition: bool
+    version: str | None = None
 
 
 def references(tool: ToolDef) -> Iterator[Reference]:
@@ -31,9 +34,9 @@ def references(tool: ToolDef) -> Iterator[Reference]:
         return
     for loc, node in walk(operation, (key,)):
         if isinstance(node, ToolCall) and node.server is None:
-            yield Reference(node.name, (*loc, "name"), composition=False)
+            yield Reference(node.name, (*loc, "name"), composition=False, version=node.version)
         elif isinstance(node, CompositionCall):
-            yield Reference(node.name, (*loc, "name"), composition=True)
+            yield Reference(node.name, (*loc, "name"), composition=True, version=node.version)
         elif isinstance(node, Pattern):
             for name, place in node.names():
                 yield Reference(name, (*loc, *place), composition=False)
@@ -44,17 +47,19 @@ References: TypeAlias = "list[list[Reference]]"
 
 
 def check_names(
-    document: Document, named: References, known: frozenset[str], elsewhere: frozenset[str] | None
+    tools: Tools, named: References, known: frozenset[str], elsewhere: frozenset[str] | None
 ) -> Iterator[Problem]:
     """Report names that lead nowhere.
 
     `elsewhere` are the names that upstreams have, or None when that is not known: then such a name is only a warning.
     """
-    names = {tool.name for tool in document.tools} | known
-    closest = _Nearest(sorted(names | (elsewhere or frozenset())))
+    names = {*tools.names(), *known}
+    closest = Nearest(sorted(names | (elsewhere or frozenset())))
     for index, named_by_tool in enumerate(named):
         for reference in named_by_tool:
-            if reference.name not in names and (elsewhere is None or reference.name not in elsewhere):
+            if reference.name in tools:
+                yield from _check_version(tools, index, reference)
+            elif reference.name not in names and (elsewhere is None or reference.name not in elsewhere):
                 sure = reference.composition or reference.name.startswith(INTERNAL) or elsewhere is not None
                 yield Problem(
                     code="UnknownName",
@@ -68,7 +73,34 @@ def check_names(
                 )
 
 
-class _Nearest:
+def _check_version(tools: Tools, index: int, reference: Reference) -> Iterator[Problem]:
+    """Report a version that a tool does not have, and a name that could mean several."""
+    name, version = reference.name, reference.version or tools.pinned(index, reference.name)
+    if version is not None and tools.meant(name, version) is None:
+        there = ", ".join(tools.versions(name))
+        # What is missing in `depends` is told there.
+        if reference.version is not None:
+            yield Problem(
+                code="UnknownVersion",
+                message=f"Tool {name!r} has no version {shown(version)}: there is {there}",
+                loc=("tools", index, *reference.loc[:-1], "version"),
+                value=shown(version),
+                expected=f"one of {there}",
+                suggestion=nearest(version, tools.versions(name)),
+            )
+    elif version is None and not tools.is_alone(name):
+        newest, *older = tools.versions(name)
+        yield Problem(
+            code="AmbiguousVersion",
+            severity="warning",
+            message=f"{name!r} has several versions, and means the newest, {newest}, until there is a newer one",
+            loc=("tools", index, *reference.loc),
+            value=shown(name),
+            expected=f"a version, here or in depends: {', '.join([newest, *older])}",
+        )
+
+
+class Nearest:
     """Finds the nearest name, once for each; a document full of strange names gets help with the first of them."""
 
     MOST = 50
@@ -83,62 +115,63 @@ class _Nearest:
         return self._found.get(name)
 
 
-def check_cycles(document: Document, named: References) -> Iterator[Problem]:
+def check_cycles(tools: Tools, named: References) -> Iterator[Problem]:
     """Report every circle once, with its whole path, and the beginnings of chains of compositions that are too long."""
-    edges: dict[str, dict[str, Loc]] = {}
-    for tool, named_by_tool in zip(document.tools, named, strict=True):
-        below = edges.setdefault(tool.name, {})
+    edges: dict[int, dict[int, Loc]] = {}
+    for index, named_by_tool in enumerate(named):
+        below = edges[index] = {}
         for reference in named_by_tool:
-            below.setdefault(reference.name, reference.loc)
-    composed = {tool.name for tool in document.tools if tool.spec is not None}
-    places = {tool.name: index for index, tool in enumerate(document.tools)}
-    reported = set[frozenset[str]]()
-    depths: dict[str, int] = {}
-    for name in edges:
-        for path in _cycles_from(name, edges, depths, composed):
+            meant = tools.meant(reference.name, reference.version, by=index)
+            if meant is not None:
+                below.setdefault(meant, reference.loc)
+    composed = {index for index, tool in enumerate(tools.all) if tool.spec is not None}
+    reported = set[frozenset[int]]()
+    depths: dict[int, int] = {}
+    for start in edges:
+        for path in cycles_from(start, edges, depths, composed):
             if frozenset(path) not in reported:
                 reported.add(frozenset(path))
                 first, second = path[0], path[1]
                 yield Problem(
                     code="Cycle",
-                    message=f"compositions call each other in a circle: {' -> '.join(path)}",
-                    loc=("tools", places[first], *edges[first][second]),
-                    value=shown(second),
+                    message=f"compositions call each other in a circle: {' -> '.join(map(tools.label, path))}",
+                    loc=("tools", first, *edges[first][second]),
+                    value=shown(tools.all[second].name),
                     expected="compositions that call only others",
                 )
-    deep = [] if reported else [name for name, depth in depths.items() if depth > MAX_RECURSION]
-    inner = {called for name in deep for called in edges[name]}
-    for name in deep:
-        if name not in inner:
-            depth = depths[name]
+    deep = [] if reported else [index for index, depth in depths.items() if depth > MAX_RECURSION]
+    inner = {called for index in deep for called in edges[index]}
+    for index in deep:
+        if index not in inner:
+            depth = depths[index]
             yield Problem(
                 code="RecursionLimit",
-                message=f"{name!r} nests compositions {depth} deep",
-                loc=("tools", places[name], "name"),
+                message=f"{tools.label(index)!r} nests compositions {depth} deep",
+                loc=("tools", index, "name"),
                 value=f"{depth} deep",
                 expected=f"at most {MAX_RECURSION}",
             )
 
 
-def _cycles_from(
-    start: str, edges: Mapping[str, Mapping[str, Loc]], depths: dict[str, int], composed: set[str]
-) -> Iterator[list[str]]:
-    """Visit what a composition reaches, once each; yield the circles met, and note how deep each composition nests."""
+def cycles_from(
+    start: T, edges: Mapping[T, Mapping[T, Any]], depths: dict[T, int], composed: Container[T]
+) -> Iterator[list[T]]:
+    """Visit what an entity reaches, once each; yield the circles met, and note how deep compositions nest in each."""
     if start in depths:
         return
     path, on_path = [start], {start: 0}
     pending = [iter(edges[start])]
     while pending:
-        name = next(pending[-1], None)
-        if name is None:
+        one = next(pending[-1], None)
+        if one is None:
             done = path.pop()
             del on_path[done]
             below = max((depths.get(inner, 0) for inner in edges[done]), default=0)
             depths[done] = below + (done in composed)
             pending.pop()
-        elif name in on_path:
-            yield [*path[on_path[name] :], name]
-        elif name in edges and name not in depths:
-            on_path[name] = len(path)
-            path.append(name)
-            pending.append(iter(edges[name]))
+        elif one in on_path:
+            yield [*path[on_path[one] :], one]
+        elif one in edges and one not in depths:
+            on_path[one] = len(path)
+            path.append(one)
+            pending.append(iter(edges[one]))

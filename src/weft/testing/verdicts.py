@@ -11,6 +11,7 @@ from typing import Any
 from weft.errors import WeftError
 from weft.plan.inputs import accept
 from weft.ports import is_array, is_object
+from weft.registry.tools import find_tool
 from weft.run.engine import Result
 from weft.testing.canned import is_in_turn
 from weft.testing.cases import Case, CaseFile, Expect
@@ -49,7 +50,8 @@ async def run_case(file: CaseFile, case: Case) -> Verdict:
     """Run a case in a world of its own: canned answers, a clock that jumps."""
     world = FakeWorld(tools=case.answers)
     engine = world.engine(case.document, *file.tools)
-    tool = next(one for one in case.document.tools if one.name == case.tool)
+    tool = find_tool(case.document, case.tool)
+    assert tool is not None, "it can be called"
     result: Result | None = None
     failure: WeftError | None = None
     try:

@@ -23,6 +23,7 @@ from weft.patterns.router import Router
 from weft.patterns.scatter_gather import ScatterGather
 from weft.patterns.schema_map import SchemaMap
 from weft.patterns.wire_tap import WireTap
+from weft.registry.tools import newest_tools
 
 Kind = Literal["end", "tool", "composition", "agent", "data", "control"]
 SIGNS = {"eq": "=", "ne": "≠", "gt": ">", "gte": "≥", "lt": "<", "lte": "≤"}
@@ -105,7 +106,7 @@ class _Drawing:
     """Draws parts where they are used, and other compositions as one box."""
 
     def __init__(self, document: Document) -> None:
-        self.tools: dict[str, ToolDef] = {tool.name: tool for tool in document.tools}
+        self.tools: dict[str, ToolDef] = {tool.name: tool for tool in newest_tools(document)}
         self._within: list[str] = []
 
     def block(self, node: Node) -> Block:

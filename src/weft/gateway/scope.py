@@ -1,0 +1,234 @@
+"""Who sees and calls what: the policy first, then what an agent depends on; one decision for lists, calls and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from weft.errors import NotFound
+from weft.gateway.policy import Policy, ToolFacts
+from weft.gateway.principal import Principal
+
+Allowing = Literal["allow", "warn", "deny"]
+REMEMBERED = 20_000
+
+
+class Reference(Protocol):
+    """What an entity depends on; a version that is empty leaves open which."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+
+
+EntityT = TypeVar("EntityT")
+
+
+class BookLike(Protocol[EntityT]):
+    """The part of the registry that a decision asks: one agent, and what it reaches."""
+
+    def get(self, kind: Literal["agent", "tool"], name: str, version: str, /) -> EntityT | None: ...
+    def versions(self, kind: Literal["agent", "tool"], name: str, /) -> Sequence[str]:
+        """Return the versions of a name, the newest first."""
+        ...
+
+    def depends_on(self, entity: EntityT, /) -> Iterable[Reference]: ...
+    def closure(self, entity: EntityT, /) -> Collection[Reference]: ...
+
+
+class Served(Protocol):
+    """A tool as a view serves it."""
+
+    @property
+    def facts(self) -> ToolFacts: ...
+
+
+ServedT = TypeVar("ServedT", bound=Served)
+ServedT_co = TypeVar("ServedT_co", bound=Served, covariant=True)
+
+
+class Shelf(Protocol[ServedT_co]):
+    """The tools of a view, with every version that is served."""
+
+    def find(self, name: str, version: str | None) -> ServedT_co | None:
+        """Return a tool in exactly that version; without one, in the newest."""
+        ...
+
+    def all(self) -> Iterable[ServedT_co]:
+        """Return every tool in its newest version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What is done about callers that the registry does not know, and about calls that it does not foresee."""
+
+    unknown_caller: Allowing = "allow"
+    undeclared_dependency: Allowing = "warn"
+    loopback: bool = True
+    """Whether only this machine reaches the gateway: elsewhere a mere word does not make a caller known (A6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a tool is listed for somebody, whether it may be called, and why; `finding` is to be warned of."""
+
+    listed: bool
+    callable: bool
+    reason: str
+    finding: str | None = None
+
+
+_DECLARED = Decision(True, True, "declared")
+
+
+class Scope:
+    """Decides for one state of the registry, the servers and the policy; made anew with each of them.
+
+    What is asked of the registry is what one agent depends on, however much else is registered.
+    """
+
+    def __init__(self, book: BookLike[EntityT], policy: Policy, rules: Rules | None = None) -> None:
+        self._book = book
+        self._policy = policy
+        self._rules = rules or Rules()
+        self._agents: dict[tuple[str, str | None], dict[str, tuple[str | None, ...]] | None] = {}
+        self._closures: dict[tuple[str, str | None], frozenset[tuple[str, str | None]]] = {}
+        self._decided: dict[tuple[Principal, ToolFacts], Decision] = {}
+
+    def sees_all(self, principal: Principal) -> bool:
+        """Tell whether a view's whole list is this caller's, so that nothing needs to be asked tool by tool."""
+        open_ = self._policy.is_open and self._rules.unknown_caller != "deny"
+        return open_ and self._declared(principal) is None
+
+    def seen(self, principal: Principal, shelf: Shelf[ServedT]) -> list[ServedT]:
+        """Return the tools that somebody's `tools/list` has: an agent's are those that it depends on."""
+        declared = self._declared(principal)
+        if declared is None:
+            tools = shelf.all() if self._rules.unknown_caller != "deny" else ()
+        else:
+            tools = (one for name in declared if (one := self._picked(declared, name, shelf)) is not None)
+        return [tool for tool in tools if self.decide(principal, tool.facts).listed]
+
+    def find(
+        self, principal: Principal, shelf: Shelf[ServedT], name: str, version: str | None = None
+    ) -> tuple[ServedT, Decision] | None:
+        """Return the tool that somebody means by a name; None when there is none, or none for this caller: the same."""
+        declared = self._declared(principal) or {}
+        tool = shelf.find(name, version) if version is not None else self._picked(declared, name, shelf)
+        if tool is None:
+            return None
+        decision = self.decide(principal, tool.facts)
+        return (tool, decision) if decision.callable else None
+
+    def missing(self, principal: Principal, shelf: Shelf[ServedT], name: str) -> NotFound:
+        """Return the error for a name that `find` does not know: it tells of no tool that the caller does not see."""
+        return NotFound("Tool", name, (tool.facts.name for tool in self.seen(principal, shelf)))
+
+    def decide(self, principal: Principal, tool: ToolFacts) -> Decision:
+        """Return whether somebody may see and call a tool: what lists and calls both go by."""
+        asked = (principal, tool)
+        decision = self._decided.get(asked)
+        if decision is None:
+            decision = self._decide(principal, tool)
+            if len(self._decided) >= REMEMBERED:
+                self._decided.clear()
+            self._decided[asked] = decision
+        return decision
+
+    def step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts) -> Decision:
+        """Return whether a composition may call a tool for somebody, whatever part of it asks: a fallback, a tap too.
+
+        It may call what it declares, for those who may call it; tools for which the policy says so only for those who
+        may call them themselves.
+        """
+        if not self.decide(principal, composition).callable:
+            return _refused(f"{composition.name} may not be called")
+        reached = self._closure(composition)
+        if (tool.name, tool.version) not in reached and (tool.name, None) not in reached:
+            return _refused(f"{composition.name} does not declare {_named(tool)}")
+        rule = self._policy.needs_own_right(principal, tool)
+        if rule is not None and not self.decide(principal, tool).callable:
+            return _refused(f"rule {rule!r}: the caller itself may not call {_named(tool)}")
+        return Decision(False, True, f"declared by {composition.name}")
+
+    def _decide(self, principal: Principal, tool: ToolFacts) -> Decision:
+        verdict = self._policy.judge(principal, tool)
+        if not verdict.allowed:
+            return _refused("no rule allows it" if verdict.rule is None else f"rule {verdict.rule!r}")
+        declared = self._declared(principal)
+        if declared is None:
+            return _by_rule(self._rules.unknown_caller, "the caller is not registered", listed=True)
+        versions = declared.get(tool.name, ())
+        if tool.version in versions or None in versions:
+            return _DECLARED
+        finding = f"{principal.agent} does not declare {_named(tool)}"
+        return _by_rule(self._rules.undeclared_dependency, finding, listed=False)
+
+    def _picked(self, declared: dict[str, tuple[str | None, ...]], name: str, shelf: Shelf[ServedT]) -> ServedT | None:
+        """Return the version of a tool that an agent depends on, never another; the newest if it depends on none."""
+        versions = declared.get(name, (None,))
+        return next((tool for version in versions if (tool := shelf.find(name, version)) is not None), None)
+
+    def _declared(self, principal: Principal) -> dict[str, tuple[str | None, ...]] | None:
+        """Return what an agent depends on, by name; None when the caller is no registered agent."""
+        name = principal.agent_name
+        if name is None:
+            return None
+        rules = self._rules
+        if rules.undeclared_dependency == "deny" and principal.strength == "none" and not rules.loopback:
+            return None
+        key = (name, principal.agent_version)
+        if key not in self._agents:
+            if len(self._agents) >= REMEMBERED:
+                self._agents.clear()
+            self._agents[key] = self._look_up(*key)
+        return self._agents[key]
+
+    def _look_up(self, name: str, version: str | None) -> dict[str, tuple[str | None, ...]] | None:
+        versions = self._book.versions("agent", name)
+        if version is None and len(versions) == 1:
+            version = versions[0]
+        agent = None if version is None else self._book.get("agent", name, version)
+        if agent is None:
+            return None
+        declared: dict[str, list[str | None]] = {}
+        for ref in self._book.depends_on(agent):
+            if ref.type == "tool":
+                declared.setdefault(ref.name, []).append(ref.version or None)
+        return {name: self._ordered(name, versions) for name, versions in declared.items()}
+
+    def _ordered(self, name: str, versions: list[str | None]) -> tuple[str | None, ...]:
+        """Return versions of a tool, the newest first."""
+        if len(versions) == 1:
+            return tuple(versions)
+        known = list(self._book.versions("tool", name))
+        return tuple(sorted(versions, key=lambda one: known.index(one) if one in known else len(known)))
+
+    def _closure(self, composition: ToolFacts) -> frozenset[tuple[str, str | None]]:
+        key = (composition.name, composition.version)
+        found = self._closures.get(key)
+        if found is None:
+            entity = self._book.get("tool", composition.name, composition.version or "")
+            reached = () if entity is None else self._book.closure(entity)
+            found = frozenset((ref.name, ref.version or None) for ref in reached if ref.type == "tool")
+            self._closures[key] = found
+        return found
+
+
+def _by_rule(rule: Allowing, finding: str, *, listed: bool) -> Decision:
+    if rule == "deny":
+        return _refused(finding)
+    return Decision(listed, True, finding, finding if rule == "warn" else None)
+
+
+def _refused(reason: str) -> Decision:
+    return Decision(False, False, reason)
+
+
+def _named(tool: ToolFacts) -> str:
+    return tool.name if tool.version is None else f"{tool.name}@{tool.version}"
