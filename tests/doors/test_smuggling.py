@@ -52,7 +52,7 @@ async def test_an_ambiguous_request_is_refused_and_nothing_after_it_is_read(name
         assert (got.status, got.json["error"]["code"]) == (400, "MalformedRequest")
         assert got.headers["connection"] == "close"
         assert await client.ended()
-        assert listener.malformed == 1
+        assert listener.refusals.total() == 1
 
 
 async def test_a_malformed_request_behind_another_is_answered_after_it():

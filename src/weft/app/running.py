@@ -37,7 +37,7 @@ from weft.telemetry.logs import Log
 from weft.telemetry.traces import Traces
 from weft.upstreams.stderr import redact
 
-FIXED = ("listen", "admin", "registry", "telemetry")
+FIXED = ("listen", "admin", "registry", "telemetry", "drain")
 """Sections that are read when weft starts, and only then."""
 
 LIVE = ("response", *(field.name for field in fields(Limits)))
@@ -144,6 +144,8 @@ class Running:
                 unknown_body=limits.body,
                 per_principal=limits.per_principal,
                 anonymous=limits.in_flight,
+                rate=limits.rate,
+                burst=2 * (limits.rate or 0),
             )
         )
         guard = public_front(door, plain, health=self, site=site, metrics=self.metrics, load=load)
@@ -164,12 +166,12 @@ class Running:
                 "ForbiddenOrigin": guard.bad_origins,
                 "TooManyConnections": listener.refused_connections,
                 "RequestTimeout": listener.timeouts,
-                "MalformedRequest": listener.malformed,
             }
         )
         load.unsent = lambda: listener.unsent
         self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
+        self.telemetry.metrics.limits_counted_by(lambda: listener.refusals)
         self._listener = listener
         return listener
 

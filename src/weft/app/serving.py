@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.app.running import Running
+from weft.app.specs import message_limits_of
 from weft.config import Config, load_config
 from weft.config.sections import Listen
 from weft.doors.guard import Guard
@@ -133,7 +134,7 @@ async def _over_stdio(config: Config, options: Options) -> int:
         with stopped_by_signals(stop):
             async with _hanging_up(running):
                 await running.start()
-                await _until(stop, StdioDoor(running.gateway, line_limit=config.limits.body).serve())
+                await _until(stop, StdioDoor(running.gateway, limits=message_limits_of(config)).serve())
     finally:
         await running.close()
     return 0

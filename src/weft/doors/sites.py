@@ -52,17 +52,6 @@ async def keep_warning(warning: str, *, every: float = 60.0) -> None:
         await asyncio.sleep(every)
 
 
-def check_admin_bind(host: str) -> None:
-    """Allow the address of the admin listener.
-
-    Raises:
-        InputError: it is not loopback; the admin listener asks nobody who they are.
-    """
-    if not is_loopback(host):
-        message = f"refusing to open the admin listener on {shown(host)}: it has no authentication"
-        raise InputError(message, code="InsecureBind", hint="use 127.0.0.1, and a tunnel to reach it from elsewhere")
-
-
 class Site:
     """The names of one listener, as browsers and other clients may write them."""
 
@@ -105,11 +94,6 @@ class Site:
     def shares_with(self, origin: bytes) -> bool:
         """Tell whether pages of an origin may read answers (CORS): only configured ones."""
         return origin.lower() in self._origins or (b"*" in self._origins and origin != b"null")
-
-    @property
-    def shares(self) -> bool:
-        """Whether there is any page that may read answers."""
-        return bool(self._origins)
 
 
 def _bracketed(host: str) -> str:

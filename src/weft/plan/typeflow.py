@@ -59,6 +59,7 @@ class TypeFlow:
 
     def __init__(self, document: Document, upstream: Upstream | None) -> None:
         self.problems: list[Problem] = []
+        self._reported: set[Problem] = set()
         self._known: dict[ToolRef, tuple[Schema, Schema]] = {}
         self._tools = {tool.name: (index, tool) for index, tool in enumerate(document.tools)}
         self._upstream = upstream
@@ -173,5 +174,6 @@ class TypeFlow:
 
     def _report(self, severity: Severity, code: str, message: str, at: Loc, details: Mapping[str, Any]) -> None:
         problem = Problem(code=code, message=message, loc=(*self._at, *at), severity=severity, **details)
-        if problem not in self.problems:
+        if problem not in self._reported:
+            self._reported.add(problem)
             self.problems.append(problem)
