@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Iterable
 
+from weft.config.checks import is_loopback
 from weft.errors import InputError, shown
 
 _log = logging.getLogger("weft.http")
@@ -14,18 +14,6 @@ _log = logging.getLogger("weft.http")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _WILDCARDS = ("0.0.0.0", "::", "")
 _REMEMBERED = 256
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine and can be reached from nowhere else."""
-    bare = host.strip("[]").partition("%")[0]
-    if bare.lower() == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(bare)
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def check_bind(host: str, *, authenticated: bool, insecure: bool) -> str | None:
