@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 
@@ -166,7 +167,10 @@ async def test_no_bytes_whatever_make_it_fail(caplog: pytest.LogCaptureFixture):
                 data[chance.randrange(len(data))] = chance.choice(b"\0\r\n :;,0aF\x80\xff")
             async with connected(listener) as client, asyncio.timeout(20):
                 client.send(bytes(data))
-                return await client.reader.read()
+                # A connection that is closed with bytes on their way is reset; on a busy machine some still are.
+                with contextlib.suppress(ConnectionResetError):
+                    return await client.reader.read()
+            return b""
 
         told = await asyncio.gather(*(attack(seed) for seed in range(200)))
         await until(lambda: not listener.connections and not listener.exchanges)
