@@ -15,6 +15,8 @@ from weft.errors import DocumentInvalid, Problem, errors_in
 if TYPE_CHECKING:
     from weft.ir.normalise import Parsed
 
+SETTINGS = frozenset({"weft.yaml", "weft.yml", "weft.json"})
+
 
 @click.command(
     "validate",
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 def command(files: tuple[str, ...], strict: bool, json_: bool) -> None:
     """Report every error and warning of documents, with file, line, JSON pointer, value and expectation.
 
-    A document is JSON, YAML, or Python, which is compiled first; - is stdin. Names that only a server could know are
-    warnings. Exits with 0, or with 2 when there is an error.
+    A document is JSON, YAML, or Python, which is compiled first; - is stdin. A file named weft.yaml has the settings of
+    a gateway. Names that only a server could know are warnings. Exits with 0, or with 2 when there is an error.
     """
     found = {file: _problems(file, strict=strict) for file in files}
     problems = [problem for several in found.values() for problem in several]
@@ -50,6 +52,8 @@ def _problems(file: str, *, strict: bool) -> list[Problem]:
     from weft.app import open_registry, problems_of
 
     try:
+        if Path(file).name in SETTINGS:
+            return _settings(Path(file))
         if file.endswith(".py"):
             with importing(Path(file)):
                 return open_registry(Path(file)).problems
@@ -57,6 +61,14 @@ def _problems(file: str, *, strict: bool) -> list[Problem]:
         return [*problems_of(parsed), *(_not_canonical(parsed) if strict else [])]
     except DocumentInvalid as error:
         return error.problems
+
+
+def _settings(file: Path) -> list[Problem]:
+    import os
+
+    from weft.config import load_config
+
+    return list(load_config(file, os.environ).problems)
 
 
 def _parsed(file: str) -> Parsed:
