@@ -94,6 +94,11 @@ def children_of(pid: int) -> set[int]:
     return {int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
 
+def parent_of(pid: int) -> int:
+    """Return the process that has started a process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 @dataclass
 class Place:
     """Where a gateway serves, and how to ask there."""

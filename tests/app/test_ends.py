@@ -158,6 +158,17 @@ async def test_a_gateway_on_stdio_ends_with_its_client_and_so_do_its_children(tm
         await until(lambda: not any(alive(pid) for pid in processes(seen)))
 
 
+async def test_a_gateway_on_stdio_has_the_limits_of_its_configuration(tmp_path: Path) -> None:
+    async with started(tmp_path, {"limits": {"depth": 5, "body": "1KiB"}}, "--stdio") as process, asyncio.timeout(30):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        deep = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": [[[[[[]]]]]]}}\n'
+        process.stdin.write(deep + b"x" * 2000 + b"\n")
+        told = [(await process.stdout.readline()).decode() for _ in range(2)]
+        assert "nested deeper than 5 levels" in told[0]
+        assert "longer than 1024 bytes" in told[1]
+
+
 async def test_a_gateway_on_stdio_ends_at_sigterm(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     async with started(tmp_path, {"servers": {"child": witness(seen, "with-a-child")}}, "--stdio") as process:

@@ -61,6 +61,14 @@ async def test_a_message_is_as_large_deep_and_wide_as_the_configuration_says(tmp
         assert await gate.metric("weft_limit_exceeded_total", limit="StringTooLong") == 2
 
 
+async def test_headers_are_as_large_as_the_configuration_says(tmp_path: Path) -> None:
+    async with house(tmp_path, {"limits": {"headers": "8KiB"}}) as gate:
+        assert (await gate.ask("GET", "/healthz", x_filler="x" * 7000)).status == 200
+        answer = await gate.ask("GET", "/healthz", x_filler="x" * 9000)
+        assert (answer.status, answer.json["error"]["code"]) == (431, "HeadersTooLarge")
+        assert await gate.metric("weft_limit_exceeded_total", limit="HeadersTooLarge") == 1
+
+
 async def test_a_result_is_as_large_as_the_configuration_says(tmp_path: Path) -> None:
     async with upstream("large") as up, house(tmp_path, over_http(up, response="64KiB")) as gate:
         assert len((await gate.call("large", {"size": 60_000}))["content"][0]["text"]) == 60_000
@@ -137,6 +145,17 @@ async def test_so_many_calls_at_once_and_no_more(tmp_path: Path) -> None:
         await asyncio.gather(*calls)
         assert (await gate.post("tools/list", {})).status == 200
         assert await gate.metric("weft_limit_exceeded_total", limit="TooManyRequests") == 2
+
+
+async def test_so_many_requests_a_second_and_no_more(tmp_path: Path) -> None:
+    async with upstream("echo") as up, house(tmp_path, over_http(up, rate=2)) as gate:
+        answers = [await gate.post("tools/call", {"name": "echo", "arguments": {}}) for _ in range(20)]
+        refused = [answer for answer in answers if answer.status != 200]
+        assert len(answers) - len(refused) >= 4, "a burst is fine"
+        assert up.calls == len(answers) - len(refused)
+        assert {(one.status, one.headers["retry-after"]) for one in refused} == {(429, "1")}
+        assert await gate.metric("weft_limit_exceeded_total", limit="TooManyRequests") == len(refused)
+        assert (await gate.ask("GET", "/healthz")).status == 200
 
 
 async def test_so_many_bytes_at_once_and_no_more(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.app.served import (
     message_of,
     messages_to,
     modern,
+    parent_of,
     program,
     replace,
     seen_by,
@@ -51,11 +52,11 @@ class Crew:
         async with asyncio.timeout(30):
             while len(found) < 2:
                 client = await self._stack.enter_async_context(self.gate.connected())
-                found.setdefault(await self._worker_of(client), client)
+                found.setdefault(await self.worker_of(client), client)
         first, second = found.values()
         return first, second
 
-    async def _worker_of(self, client: Client) -> str:
+    async def worker_of(self, client: Client) -> str:
         """Return which worker has a connection: the child that answers is that worker's own."""
         client.request("POST", "/mcp", **modern("tools/call", {"name": "ping", "arguments": {}}))
         return message_of(await client.answer())["result"]["content"][0]["text"]
@@ -167,6 +168,22 @@ async def test_a_call_that_waits_for_an_answer_at_one_worker_goes_on_when_called
             assert message_of(await client.answer())["error"]["code"] == -32602
 
 
+async def test_a_call_that_waited_at_a_worker_that_died_is_told_to_begin_again(tmp_path: Path) -> None:
+    async with crew(tmp_path) as workers, asyncio.timeout(60):
+        one, other = await workers.both()
+        call: dict[str, Any] = {"name": "ask", "arguments": {}, "_meta": ASKABLE}
+        one.request("POST", "/mcp", **modern("tools/call", call))
+        asked = message_of(await one.answer())["result"]
+        again: dict[str, Any] = {**call, "inputResponses": {}, "requestState": asked["requestState"]}
+        child = int((await workers.worker_of(one)).split()[-1])
+        os.kill(parent_of(child), signal.SIGKILL)
+        await until(lambda: not alive(child))
+        other.request("POST", "/mcp", **modern("tools/call", again))
+        refused = message_of(await other.answer())["error"]
+        assert refused["code"] == -32602
+        assert "call again without it" in refused["message"]
+
+
 async def test_numbers_and_traces_of_all_workers_are_found_through_any(tmp_path: Path) -> None:
     async with upstream("echo") as up, crew(tmp_path, up) as workers, asyncio.timeout(60):
         gate = workers.gate
@@ -220,3 +237,6 @@ async def test_a_worker_that_was_killed_is_replaced_and_its_children_are_gone(tm
         await workers.both()
         await until(lambda: len({one["pid"] for one in seen_by(tmp_path / "seen")} - before) == 1)
         assert await workers.gate.metric("weft_workers") == 2
+        # What belongs to the gateway, its port above all, none of its children has open.
+        kept = [to for one in seen_by(tmp_path / "seen") for to in one.get("fds", {}).values() if "socket" in to]
+        assert kept == []

@@ -21,6 +21,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "echo": {"properties": {"text": {"type": "string"}, "count": {"type": "integer"}}, "required": ["text"]},
     "warned": {},
     "refuse": {},
+    "misfit": {},
     "two": {"properties": {"a": {}, "b": {}}},
 }
 
@@ -35,6 +36,9 @@ async def call_tool(_: ServerRequestContext[Any, Any], params: t.CallToolRequest
     match params.name:
         case "refuse":
             return t.CallToolResult(content=[t.TextContent(type="text", text="not today")], is_error=True)
+        case "misfit":
+            meta = {"weft/error": {"code": "InvalidArguments"}}
+            return t.CallToolResult(content=[t.TextContent(type="text", text="no query")], is_error=True, _meta=meta)
         case "warned":
             meta = {"weft/warnings": ["one source was late"], "weft/traceId": "a" * 32, "weft/wrapped": True}
             return t.CallToolResult(content=[], structured_content={"result": [1, 2]}, _meta=meta)
@@ -86,6 +90,11 @@ def test_a_tool_that_says_no_ends_with_1(run: Run, url: str):
     assert (done.exit_code, done.stdout) == (1, "")
     assert "Tool 'refuse' failed: not today" in done.stderr
     assert json.loads(run("call", "refuse", "--url", url, "--json").stdout)["error"]["code"] == "ToolFailed"
+
+
+def test_a_failure_that_weft_tells_keeps_its_code(run: Run, url: str):
+    done = run("call", "misfit", "--url", url)
+    assert done.stderr == "error: Tool 'misfit' failed: no query [InvalidArguments]\n"
 
 
 def test_a_mistyped_tool_is_told_the_nearest_and_ends_with_2(run: Run, url: str):

@@ -134,6 +134,14 @@ def test_without_a_registry_the_reader_is_told_to_name_one(run: Run):
     assert (run("graph", "x").exit_code, "--registry" in run("graph", "x").stderr) == (2, True)
 
 
+def test_a_registry_of_another_name_is_pointed_at(run: Run, folder: Path):
+    (folder / "registry.yaml").write_text("tools: []\n")
+    for command in ("graph", "run"):
+        assert "name one with --registry registry.yaml" in run(command, "x").stderr
+    (folder / "weft.yaml").write_text("{}\n")
+    assert "-c weft.yaml" in run("run", "x").stderr
+
+
 def test_schema_prints_a_json_schema(run: Run):
     for arguments in (("schema",), ("schema", "ir")):
         assert json.loads(run(*arguments).stdout)["$schema"].startswith("https://json-schema.org/")

@@ -104,3 +104,12 @@ def test_a_file_that_is_not_there_does_not_hide_the_others(run: Run, folder: Pat
     assert done.exit_code == 2
     assert "gone.json: error: cannot read the file" in done.stdout
     assert "stepps" in done.stdout
+
+
+def test_the_settings_of_a_gateway_are_checked_as_such(folder: Path, run: Run):
+    (folder / "weft.yaml").write_text("servers:\n  a: {url: 'http://127.0.0.1:1/mcp', comand: [x]}\n")
+    found = run("validate", "weft.yaml")
+    assert found.exit_code == 2
+    assert "did you mean 'command'?" in found.stdout
+    (folder / "weft.yaml").write_text("servers:\n  a: {url: 'http://127.0.0.1:1/mcp'}\n")
+    assert run("validate", "weft.yaml").stdout == "✓ weft.yaml is valid\n"

@@ -18,7 +18,6 @@ def test_an_empty_folder_has_all_defaults(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     config = load_config(None, {})
     assert (config.listen.host, config.listen.port, config.admin.port) == ("127.0.0.1", 15000, 15001)
-    assert config.listen.loopback
     assert config.registry.optional
     assert config.registry.path == tmp_path / "registry.json"
     assert config.registry.refresh_interval == 300
@@ -63,6 +62,18 @@ def test_the_config_of_the_stateful_seed_loads_and_says_that_stores_wait():
         "result_cache": "redis", "circuit_state": "memory", "idempotency_store": "redis",
     }  # fmt: skip
     assert "result_cache" in config.unused()[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("listen: {publicUrl: 'https://tools.example'}", "listen.publicUrl"),
+        ("limits: {perPrincipal: 8}", "limits.perPrincipal"),
+        ("telemetry: {otel: {endpoint: 'http://127.0.0.1:4318'}}", "telemetry.otel.endpoint"),
+    ],
+)
+def test_what_is_read_and_not_heeded_yet_is_said(tmp_path: Path, text: str, said: str):
+    assert [told.partition(":")[0] for told in loaded(tmp_path, text).unused()] == [said]
 
 
 def test_json_is_read_as_well(tmp_path: Path):

@@ -12,7 +12,7 @@ from weft.doors.asgi import Asgi, Receive, Scope, Send, answer
 from weft.doors.fronts import public_front
 from weft.doors.guard import Guard
 from weft.doors.load import Buckets, Load, LoadLimits
-from weft.doors.sites import Site, check_admin_bind, check_bind, is_loopback, keep_warning
+from weft.doors.sites import Site, check_bind, is_loopback, keep_warning
 from weft.errors import InputError, LimitExceeded
 
 
@@ -226,7 +226,6 @@ def test_a_rate_is_a_limit_of_the_load():
 def test_loopback_needs_no_authenticator(host: str):
     assert is_loopback(host)
     assert check_bind(host, authenticated=False, insecure=False) is None
-    check_admin_bind(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "localhost.evil.com", ""])
@@ -237,8 +236,6 @@ def test_a_bind_that_others_can_reach_needs_an_authenticator_or_a_warning(host: 
     warning = check_bind(host, authenticated=False, insecure=True)
     assert warning is not None
     assert "without an authenticator" in warning
-    with pytest.raises(InputError, match="admin"):
-        check_admin_bind(host)
 
 
 async def test_an_insecure_bind_is_warned_of_again_and_again(caplog: pytest.LogCaptureFixture):

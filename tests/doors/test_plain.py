@@ -127,6 +127,19 @@ async def test_a_body_that_is_none_says_what_is_wrong(body: object, status: int,
     assert gateway.asked == []
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", "InvalidJson"),
+        (b'{"tool": "a", "arguments": ' + b'{"x":' * 100 + b"1" + b"}" * 101, "MaxDepth"),
+        (b'{"tool": "a", "arguments": {"x": [' + b"1," * 100_000 + b"1]}}", "TooManyNodes"),
+        (b'{"tool": "a", "x": "' + b"y" * (1 << 20) + b'"}', "BodyTooLarge"),
+    ],
+)
+async def test_the_code_of_a_refusal_is_the_name_of_the_limit(body: bytes, code: str):
+    assert (await post(FakeGateway(), body)).json["error"]["code"] == code
+
+
 async def test_a_misspelt_key_is_answered_with_the_right_one():
     got = await post(FakeGateway(), {"tool": "a", "argument": {}})
     assert got.json["error"]["hint"] == "did you mean 'arguments'?"

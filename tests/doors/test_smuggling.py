@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 
@@ -52,7 +53,7 @@ async def test_an_ambiguous_request_is_refused_and_nothing_after_it_is_read(name
         assert (got.status, got.json["error"]["code"]) == (400, "MalformedRequest")
         assert got.headers["connection"] == "close"
         assert await client.ended()
-        assert listener.malformed == 1
+        assert listener.refusals.total() == 1
 
 
 async def test_a_malformed_request_behind_another_is_answered_after_it():
@@ -166,7 +167,10 @@ async def test_no_bytes_whatever_make_it_fail(caplog: pytest.LogCaptureFixture):
                 data[chance.randrange(len(data))] = chance.choice(b"\0\r\n :;,0aF\x80\xff")
             async with connected(listener) as client, asyncio.timeout(20):
                 client.send(bytes(data))
-                return await client.reader.read()
+                # A connection that is closed with bytes on their way is reset; on a busy machine some still are.
+                with contextlib.suppress(ConnectionResetError):
+                    return await client.reader.read()
+            return b""
 
         told = await asyncio.gather(*(attack(seed) for seed in range(200)))
         await until(lambda: not listener.connections and not listener.exchanges)

@@ -12,12 +12,17 @@ import orjson
 import pytest
 from mcp import Client
 
+from tests.gateway.served import document
 from weft.doors.guard import Guard
 from weft.doors.listener import Listener, bind
 from weft.doors.mcp.app import McpDoor
 from weft.doors.mcp.older import older
 from weft.doors.sites import Site
+from weft.dsl.local import LocalTools, python_tool
+from weft.gateway.callers import Nobody
 from weft.gateway.gateway import Gateway
+from weft.gateway.live import Content
+from weft.ir.document import Document
 from weft.upstreams.leniently import read_json
 from weft.upstreams.sound import sound
 from weft.upstreams.spec import ServerSpec
@@ -134,3 +139,35 @@ def test_large_integers_are_read_as_everywhere_else():
 def test_what_is_not_json_is_not_read(text: bytes):
     with pytest.raises(ValueError, match=r"line \d+ column \d+|nested too deeply"):
         read_json(text)
+
+
+@pytest.mark.parametrize("value", [{"n": 10**40}, {1: 2}, {"a": {1}}, "\ud83d"], ids=["huge", "key", "set", "half"])
+async def test_a_python_tool_whose_result_is_not_json_fails_as_a_tool_does(value: Any):
+    def odd() -> dict[str, Any]:
+        return value
+
+    gateway = Gateway(content=Content(Document(), LocalTools([python_tool(odd)])))
+    await gateway.start()
+    try:
+        result = await gateway.handle(None, "tools/call", {"name": "odd"}, Nobody())
+    finally:
+        await gateway.close()
+    assert result["isError"] is True
+    assert result["_meta"]["weft/error"]["code"] == "NotJson"
+
+
+async def test_a_result_that_is_not_as_declared_is_no_success_in_the_traces():
+    wrong = {
+        "name": "wrong",
+        "outputSchema": {"type": "object", "required": ["n"]},
+        "spec": {"schemaMap": {"mappings": {"a": "$.a"}}},
+    }
+    gateway = Gateway(content=Content(document(wrong)))
+    await gateway.start()
+    try:
+        result = await gateway.handle(None, "tools/call", {"name": "wrong", "arguments": {"a": 1}}, Nobody())
+        [trace] = gateway.telemetry.traces.get(result["_meta"]["weft/traceId"])
+    finally:
+        await gateway.close()
+    assert result["isError"] is True
+    assert trace["outcome"] == "error"

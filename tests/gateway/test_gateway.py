@@ -429,3 +429,32 @@ async def test_a_function_of_one_value_takes_it_as_the_property_that_is_advertis
         assert (await call(one, "count", {"input": "no list"}))["isError"] is True
     finally:
         await one.close()
+
+
+async def test_virtual_tools_that_cannot_work_are_told() -> None:
+    virtual = [
+        {"name": "a", "source": {"server": "wb", "tool": "web_search"}},
+        {"name": "b", "source": {"server": "web", "tool": "web_serch"}},
+        {"name": "c", "source": {"server": "web", "tool": "web_search", "hideFields": ["query"]}},
+        {
+            "name": "d",
+            "source": {"server": "web", "tool": "web_search", "hideFields": ["query"], "defaults": {"query": "x"}},
+        },
+    ]
+    async with gateway({"web": [web_search]}, *virtual) as one:
+        assert one.report()["problems"] == [
+            "'a': there is no server 'wb'; did you mean 'web'?",
+            "'b': server 'web' has no tool 'web_serch'; did you mean 'web_search'?",
+            "'c' hides 'query', which 'web_search' needs, and has no default for it: every call fails",
+        ]
+
+
+async def test_a_composition_that_names_a_tool_of_two_servers_is_told_which_it_gets() -> None:
+    composed = {
+        "name": "one",
+        "spec": {"pipeline": {"steps": [{"id": "s", "operation": {"tool": {"name": "web_search"}}}]}},
+    }
+    async with gateway({"a": [web_search], "b": [web_search]}, composed) as one:
+        assert one.report()["problems"] == [
+            "'one' calls 'web_search', which 'a' and 'b' offer: that of 'a' is called; say which with `server`"
+        ]

@@ -128,6 +128,7 @@ async def nothing_left() -> AsyncGenerator[None]:
     tasks, files, processes = asyncio.all_tasks(), open_files(), children()
     yield
     # A fixture is set up and torn down in two tasks.
-    await until(lambda: asyncio.all_tasks() <= {*tasks, asyncio.current_task()}, within=1)
-    assert open_files() <= files
+    await until(lambda: asyncio.all_tasks() <= {*tasks, asyncio.current_task()}, within=5)
+    # Pipes are closed in the next turns of the loop.
+    await until(lambda: open_files() <= files, within=5)
     assert children() <= processes

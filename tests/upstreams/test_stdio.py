@@ -298,7 +298,7 @@ async def test_a_child_gets_only_listed_variables_no_shell_no_other_files_and_a_
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["no-such-program-here"], r"command not found: no-such-program-here \(PATH="),
+        (["no-such-program-here"], r"command not found: no-such-program-here \(it is not on the PATH"),
         (["/tmp"], "cannot run /tmp: Permission denied"),
         (["a\0b"], "cannot run a\0b: embedded null byte"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -51,7 +52,9 @@ def source_of(config: Config, registry: Path | None) -> Source:
     if given.path is not None:
         return FileThatMayBeMissing(given.path) if given.optional else FileSource(given.path)
     assert given.url is not None
-    cache = (config.file.parent if config.file is not None else Path()) / CACHE
+    # Where weft may write, if systemd or a container says so; else beside its settings.
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    cache = Path(state) / "registry" if state else (config.file.parent if config.file is not None else Path()) / CACHE
     getting = partial(fetch, allow_address=address_rule(given.url, config.egress.allow), proxy=config.egress.proxy)
     return HttpSource(given.url, fetch=getting, every=given.refresh_interval, headers=given.headers, cache=cache)
 

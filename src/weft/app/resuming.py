@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from weft.doors.peers import Peers
-from weft.errors import InputError, UpstreamRefused, WeftError
+from weft.errors import InfrastructureError, InputError, UpstreamRefused, WeftError
 from weft.gateway.callers import Nobody
 from weft.gateway.parking import Parking
 from weft.gateway.rounds import Outcome
@@ -33,6 +33,15 @@ class OtherWorkers:
         if not 0 <= worker < self._peers.count:
             raise _ended()
         message = {"op": RESUME, "id": id_, "responses": responses, "caller": _written(caller)}
+        try:
+            return await self._resumed(worker, message, caller)
+        except InfrastructureError as error:
+            if isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+                # The worker has died, and what waited there with it.
+                raise _ended() from error
+            raise
+
+    async def _resumed(self, worker: int, message: dict[str, Any], caller: Caller) -> Outcome:
         async with aclosing(self._peers.stream(worker, message)) as told:
             async for one in told:
                 if "progress" in one:

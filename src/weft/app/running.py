@@ -37,7 +37,7 @@ from weft.telemetry.logs import Log
 from weft.telemetry.traces import Traces
 from weft.upstreams.stderr import redact
 
-FIXED = ("listen", "admin", "registry", "telemetry")
+FIXED = ("listen", "admin", "registry", "telemetry", "drain")
 """Sections that are read when weft starts, and only then."""
 
 LIVE = ("response", *(field.name for field in fields(Limits)))
@@ -68,7 +68,7 @@ class Running:
         self.telemetry = Telemetry(
             traces=Traces(keep=config.telemetry.traces, redact=redact), export=export_of(self._env, redact=redact)
         )
-        upstream = Log("upstream")
+        self._upstream = upstream = Log("upstream")
         self.gateway = Gateway(
             specs_of(config),
             naming=naming_of(config),
@@ -76,7 +76,7 @@ class Running:
             telemetry=self.telemetry,
             signer=Signer(key),
             elsewhere=OtherWorkers(peers) if peers is not None else None,
-            log=lambda server, line: upstream.info(line, server=server),
+            log=self._said_of,
             # The line of an episode has the last of it.
             chatter=lambda server, line: upstream.debug(line, server=server),
         )
@@ -144,6 +144,8 @@ class Running:
                 unknown_body=limits.body,
                 per_principal=limits.per_principal,
                 anonymous=limits.in_flight,
+                rate=limits.rate,
+                burst=2 * (limits.rate or 0),
             )
         )
         guard = public_front(door, plain, health=self, site=site, metrics=self.metrics, load=load)
@@ -164,12 +166,12 @@ class Running:
                 "ForbiddenOrigin": guard.bad_origins,
                 "TooManyConnections": listener.refused_connections,
                 "RequestTimeout": listener.timeouts,
-                "MalformedRequest": listener.malformed,
             }
         )
         load.unsent = lambda: listener.unsent
         self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
+        self.telemetry.metrics.limits_counted_by(lambda: listener.refusals)
         self._listener = listener
         return listener
 
@@ -253,6 +255,12 @@ class Running:
 
     async def _counted(self, message: dict[str, Any]) -> dict[str, Any]:
         return {"metrics": self.telemetry.metrics.snapshot()}
+
+    def _said_of(self, server: str, line: str) -> None:
+        """Log what became of a server: what is not well is a warning."""
+        found = self.gateway.pool.servers.get(server)
+        well = found is None or found.state in ("starting", "ready", "stopped")
+        (self._upstream.info if well else self._upstream.warning)(line, server=server)
 
     def _check_required(self) -> None:
         for server in self.gateway.pool.servers.values():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.app.running import Running
+from weft.app.specs import message_limits_of
 from weft.config import Config, load_config
 from weft.config.sections import Listen
 from weft.doors.guard import Guard
@@ -133,7 +134,7 @@ async def _over_stdio(config: Config, options: Options) -> int:
         with stopped_by_signals(stop):
             async with _hanging_up(running):
                 await running.start()
-                await _until(stop, StdioDoor(running.gateway, line_limit=config.limits.body).serve())
+                await _until(stop, StdioDoor(running.gateway, limits=message_limits_of(config)).serve())
     finally:
         await running.close()
     return 0
@@ -248,6 +249,16 @@ async def _tell_when_ready(options: Options, running: Running) -> None:
         options.tell(f"     {key} is not available: {report['upstreams'][key].get('problem')}")
     for problem in report["problems"]:
         options.tell(f"     {problem}")
+    if options.registry is None and (beside := _unused_beside(running.config)) is not None:
+        options.tell(f"     {beside.name} is here, and is not served: name it with --registry or registry.source")
+
+
+def _unused_beside(config: Config) -> Path | None:
+    """Return the registry of another name that lies where none was found under the usual one."""
+    path = config.registry.path
+    if path is None or not config.registry.optional or path.exists():
+        return None
+    return next((other for suffix in (".yaml", ".yml", ".py") if (other := path.with_suffix(suffix)).exists()), None)
 
 
 def serve_tools(*tools: PythonTool[..., Any], name: str = "weft", port: int | None = None) -> None:

@@ -14,7 +14,7 @@ import click
 from weft.cli.given import seconds_given, value_given
 from weft.cli.output import as_json, fail, note, plain, result, warn
 from weft.cli.remote import Remote, connected, remote_of, remote_options, tool_named
-from weft.errors import InputError, WeftError
+from weft.errors import InputError, ToolFailed, WeftError
 from weft.ports import is_array, is_object
 
 PAIR = re.compile(r"([\w.$-]+)=(.*)", re.DOTALL)
@@ -95,7 +95,7 @@ def _leading_pairs(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def _call(order: Order) -> Answer:
-    from weft.upstreams.results import value_of
+    from weft.gateway.results import TRACE, WARNINGS
 
     async with connected(order.remote) as client:
         deadline = asyncio.get_running_loop().time() + order.timeout
@@ -105,13 +105,27 @@ async def _call(order: Order) -> Answer:
         came = await client.call_tool(order.tool, arguments, deadline=deadline, on_progress=on_progress)
         meta: object = came.get("_meta")
         said = meta if is_object(meta) else {}
-        warnings: object = said.get("weft/warnings")
-        trace_id: object = said.get("weft/traceId")
+        warnings: object = said.get(WARNINGS)
+        trace_id: object = said.get(TRACE)
         return Answer(
-            value_of(came, tool=order.tool),
+            _value(came, order.tool, said),
             [str(one) for one in warnings] if is_array(warnings) else [],
             trace_id if isinstance(trace_id, str) else None,
         )
+
+
+def _value(came: dict[str, Any], tool: str, said: dict[str, Any]) -> Any:
+    """Return the value of a result; a failure has the code that a weft gives it, narrower than `ToolFailed`."""
+    from weft.gateway.results import ERROR
+    from weft.upstreams.results import value_of
+
+    try:
+        return value_of(came, tool=tool)
+    except ToolFailed as failed:
+        error: object = said.get(ERROR)
+        if is_object(error) and isinstance(code := error.get("code"), str):
+            failed.code = code
+        raise
 
 
 def _arguments(order: Order, schema: object) -> dict[str, Any]:

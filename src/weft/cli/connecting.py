@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from weft.cli.remote import URL
@@ -25,8 +29,16 @@ def ways_to(url: str, *, tool: str, arguments: dict[str, Any]) -> Iterator[tuple
         "MCP Inspector",
         f"npx -y @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list",
     )
-    yield "weft", f"weft call {tool} {typed}{at(url)}"
+    yield "weft", f"{own_command()} call {tool} {typed}{at(url)}"
     yield "curl", f"curl -s {url}/tools/call -H 'Content-Type: application/json' -d {shlex.quote(call)}"
+
+
+def own_command() -> str:
+    """Return what to type for weft from here: its name, or its path where the shell would not find it."""
+    program = Path(sys.argv[0])
+    if program.name != "weft" or shutil.which("weft") is not None:
+        return "weft"
+    return shlex.quote(os.path.relpath(program) if program.is_relative_to(Path.cwd()) else str(program))
 
 
 def at(url: str) -> str:

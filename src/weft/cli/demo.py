@@ -185,12 +185,14 @@ def _report(run: Run) -> Iterator[str]:
 
 
 def _next() -> Iterator[str]:
+    from weft.cli.connecting import own_command
     from weft.demo.gateway import REGISTRY
 
+    weft = own_command()
     yield _heading("Next")
-    yield "  weft demo --serve       keep it up, and point Claude, VS Code, Cursor or the MCP Inspector at it"
-    yield f"  weft graph {TOOL} --registry {shlex.quote(str(REGISTRY))}"
-    yield "  weft init               a project of your own, that works at once"
+    yield f"  {weft} demo --serve       keep it up, and point Claude, VS Code, Cursor or the MCP Inspector at it"
+    yield f"  {weft} graph {TOOL} --registry {shlex.quote(str(REGISTRY))}"
+    yield f"  {weft} init               a project of your own, that works at once"
 
 
 def _heading(text: str) -> str:
@@ -211,10 +213,10 @@ async def _serve(config: Config, topic: str) -> None:
 
 
 def _show_ways(one: Open, topic: str) -> None:
-    from weft.cli.connecting import at, ways_to
+    from weft.cli.connecting import at, own_command, ways_to
 
     result(f"The demo's gateway is at {click.style(one.url, bold=True)}; Ctrl-C ends it. To connect:")
     for who, what in ways_to(one.url, tool=TOOL, arguments={"query": topic}):
         result(f"\n{who}:\n  {what}")
     result(f"\nViews: {one.url}/research, {one.url}/orders. Operators: {one.admin}/traces, {one.admin}/upstreams.")
-    result(f"To see a source fail: weft call news_mood mood=fail{at(one.url)}")
+    result(f"To see a source fail: {own_command()} call news_mood mood=fail{at(one.url)}")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from weft.ir.read import Format
 
 YAML = (".yaml", ".yml")
+REGISTRY = Path("registry.json")
+"""Where commands look for a registry when none is named."""
 
 
 def format_of(path: Path) -> Format:
@@ -83,6 +85,12 @@ def standard_input() -> bytes:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"cannot read stdin: {reason}", code="UnreadableFile") from error
+
+
+def no_registry_hint() -> str:
+    """Return what to do when no registry was named and the usual one is not there; files of this folder may tell."""
+    found = next((name for name in ("registry.yaml", "registry.yml", "registry.py") if Path(name).exists()), None)
+    return f"there is no ./{REGISTRY}: name one with --registry{'' if found is None else f' {found}'}"
 
 
 def know_patterns() -> None:

@@ -7,13 +7,12 @@ from typing import Literal
 
 import click
 
-from weft.cli.files import write_file
+from weft.cli.files import REGISTRY, no_registry_hint, write_file
 from weft.cli.output import note, plain, result_text
 from weft.cli.outside import importing
 from weft.errors import InputError
 
 Picture = Literal["mermaid", "svg"]
-DEFAULT = Path("registry.json")
 
 
 @click.command(
@@ -45,9 +44,9 @@ def _drawn(tool: str, registry: Path | None, picture: Picture) -> str:
     from weft.cli.drawing.mermaid import mermaid
     from weft.cli.drawing.svg import svg
 
-    if registry is None and not DEFAULT.exists():
-        raise InputError("there is no ./registry.json", code="NoRegistry", hint="name a registry with --registry")
-    with importing(file := registry or DEFAULT):
+    if registry is None and not REGISTRY.exists():
+        raise InputError("there is no registry to look into", code="NoRegistry", hint=no_registry_hint())
+    with importing(file := registry or REGISTRY):
         opened = open_registry(file).valid()
     block = blocks_of(opened.document, tool)
     return svg(block, tool) if picture == "svg" else mermaid(block)

@@ -80,6 +80,7 @@ cases:
 IGNORED = """\
 .env
 *.db
+.weft/
 __pycache__/
 weft.schema.json
 """
@@ -95,7 +96,11 @@ README = """\
 
 Point an MCP client at that URL, or call a tool from here while it runs:
 
-    weft call brief --input '{"query": "bees"}'
+    weft call brief query=bees --trace
+
+Without a gateway, the servers are started for one call:
+
+    weft run brief -c weft.yaml --input '{"query": "bees"}'
 """
 FILES = {
     "weft.yaml": CONFIG,

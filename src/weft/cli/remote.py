@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 from weft.cli.output import note, plain
-from weft.errors import InputError, NotFound, UpstreamUnavailable
+from weft.errors import InputError, NotFound, UpstreamProtocolError, UpstreamRefused, UpstreamUnavailable
 
 if TYPE_CHECKING:
     from weft.upstreams.client import McpClient
@@ -90,6 +91,10 @@ async def connected(remote: Remote) -> AsyncGenerator[McpClient]:
         except UpstreamUnavailable as error:
             if not remote.command and not remote.url:
                 error.hint = "start a gateway with `weft serve` or `weft demo --serve`, or name a server with --url"
+            raise
+        except (UpstreamRefused, UpstreamProtocolError) as error:
+            if remote.url and urlsplit(remote.url).path in ("", "/"):
+                error.hint = f"MCP is mostly at {remote.url.rstrip('/')}/mcp"
             raise
         yield client
     finally:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.files import write_file
+from weft.cli.files import REGISTRY, no_registry_hint, write_file
 from weft.cli.given import seconds_given, value_given
 from weft.cli.output import as_json, fail, note, plain, result, show_problems, warn
 from weft.cli.outside import importing
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from weft.run.trace import Trace
     from weft.upstreams.pool import Pool
 
-DEFAULT = Path("registry.json")
 ANSWERS = """\b
 Answers of --mock, by tool:
   search: [{title: A}]                         the value, for every call
@@ -156,8 +155,9 @@ def _prepare(order: Order, config: Config | None, servers: Pool | None) -> Prepa
     try:
         document = callable_in(registry.document, order.tool, upstream)
     except InputError as error:
-        if order.registry is None and not DEFAULT.exists():
-            error.hint = error.hint or "there is no ./registry.json: name one with --registry"
+        if order.registry is None and config is None and not REGISTRY.exists():
+            in_config = ", or that of the gateway with -c weft.yaml" if Path("weft.yaml").exists() else ""
+            error.hint = error.hint or f"{no_registry_hint()}{in_config}"
         raise
     tool = find_tool(document, order.tool)
     assert tool is not None, "it can be called"
@@ -172,7 +172,7 @@ def _registry(order: Order, config: Config | None) -> Registry:
     from weft.dsl.local import LocalTools
     from weft.ir.document import Document
 
-    file = order.registry or (config.registry.path if config is not None else None) or DEFAULT
+    file = order.registry or (config.registry.path if config is not None else None) or REGISTRY
     if order.registry is None and not file.exists():
         return Registry(Document(), LocalTools(), [])
     with importing(file):

@@ -22,7 +22,7 @@ PATIENCE = 10.0
 @click.command(
     "trace", epilog="\b\nExample:\n  weft trace --last\n  weft trace 4bf92f3577b34da6a3ce929d0e0e4736 --json"
 )
-@click.argument("id_", metavar="ID", required=False)
+@click.argument("id_", metavar="[ID]", required=False)
 @click.option("--last", is_flag=True, help="The most recent call, instead of an ID.")
 @click.option("--admin", default=ADMIN, show_default=True, metavar="URL", help="The admin listener of the gateway.")
 @click.option("--json", "json_", is_flag=True, help="Print it as the gateway told it.")

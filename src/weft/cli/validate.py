@@ -15,6 +15,8 @@ from weft.errors import DocumentInvalid, Problem, errors_in
 if TYPE_CHECKING:
     from weft.ir.normalise import Parsed
 
+SETTINGS = frozenset({"weft.yaml", "weft.yml", "weft.json"})
+
 
 @click.command(
     "validate",
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 def command(files: tuple[str, ...], config: Path | None, strict: bool, json_: bool) -> None:
     """Report every error and warning of documents, with file, line, JSON pointer, value and expectation.
 
-    A document is JSON, YAML, or Python, which is compiled first; - is stdin. Names that only a server could know are
-    warnings. Exits with 0, or with 2 when there is an error.
+    A document is JSON, YAML, or Python, which is compiled first; - is stdin. A file named weft.yaml has the settings of
+    a gateway. Names that only a server could know are warnings. Exits with 0, or with 2 when there is an error.
     """
     rules = _rules(config)
     found = {file: _problems(file, rules, strict=strict) for file in files}
@@ -66,6 +68,8 @@ def _problems(file: str, rules: dict[str, Any], *, strict: bool) -> list[Problem
     from weft.registry.validate import old_form
 
     try:
+        if Path(file).name in SETTINGS:
+            return _settings(Path(file))
         if file.endswith(".py"):
             with importing(Path(file)):
                 return open_registry(Path(file)).problems
@@ -74,6 +78,14 @@ def _problems(file: str, rules: dict[str, Any], *, strict: bool) -> list[Problem
         return [*age, *problems_of(parsed, **rules), *(_not_canonical(parsed) if strict else [])]
     except DocumentInvalid as error:
         return error.problems
+
+
+def _settings(file: Path) -> list[Problem]:
+    import os
+
+    from weft.config import load_config
+
+    return list(load_config(file, os.environ).problems)
 
 
 def _parsed(file: str) -> Parsed:

@@ -33,14 +33,15 @@ OWN_HEADERS = frozenset(
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine."""
-    bare = host.strip("[]").casefold().rstrip(".")
+    """Tell whether a host is this machine and can be reached from nowhere else."""
+    bare = host.strip("[]").casefold().rstrip(".").partition("%")[0]
     if bare == "localhost" or bare.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(bare).is_loopback
+        address = ipaddress.ip_address(bare)
     except ValueError:
         return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def parts_of(url: str, schemes: Iterable[str] = ("http", "https")) -> SplitResult:

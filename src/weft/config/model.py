@@ -93,6 +93,10 @@ class Config(Setting):
             told.append(f"stores: {', '.join(self.stores)}: this version has no pattern that keeps anything yet")
         if "validation" in self.registry.model_fields_set:
             told.append("registry.validation: this version checks names and types, whatever is written here")
+        if self.listen.public_url is not None:
+            told.append("listen.publicUrl: nothing needs it yet; names of a proxy belong into listen.allowedHosts")
+        if "per_principal" in self.limits.model_fields_set:
+            told.append("limits.perPrincipal: callers cannot be told apart yet; limits.inFlight holds for all of them")
         if self.telemetry.otel.endpoint is not None:
             told.append("telemetry.otel.endpoint: set it with OTEL_EXPORTER_OTLP_ENDPOINT")
         return told

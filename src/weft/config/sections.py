@@ -57,11 +57,6 @@ class Listen(Setting):
         None, "The URL under which clients know the gateway, when a proxy stands before it."
     )
 
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return is_loopback(self.host)
-
 
 class Admin(Setting):
     """Where operators reach it: reload, traces, the state of the servers."""
@@ -208,6 +203,7 @@ class CallLimits(Setting):
     string: Size = described(256 << 10, "One name or URI of a request; arguments may be longer.")
     in_flight: Count = described(1024, "Calls at the same time.")
     per_principal: Count = described(64, "Calls at the same time of one caller.")
+    rate: Count | None = described(None, "Requests a second of one caller, with bursts of twice as many.")
     in_flight_bytes: Size = described(256 << 20, "What requests and results at the same time hold.")
     connections_per_address: Count = described(256, "Connections of one address.")
     header_timeout: Seconds = described(10.0, "How long a client may take to send headers.")
@@ -249,7 +245,7 @@ class Egress(Setting):
 class Otel(Setting):
     """OpenTelemetry."""
 
-    endpoint: Url | None = described(None, "Where spans are sent (OTLP over HTTP), when an SDK is installed.")
+    endpoint: Url | None = described(None, "Not heeded yet: set OTEL_EXPORTER_OTLP_ENDPOINT instead.")
 
 
 class Logs(Setting):

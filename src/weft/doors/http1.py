@@ -218,14 +218,17 @@ class Connection(asyncio.Protocol):
         if self.phase is not phase and self.phase is Phase.BODY:
             self.since = self._listener.loop.time()
         elif self._in_headers and self._size > self._listener.limits.header_bytes:
-            self._refuse(self._headers_too_large().answer)
+            refused = self._headers_too_large()
+            self._listener.refusals[refused.code] += 1
+            self._refuse(refused.answer)
 
     def _refuse_for(self, error: httptools.HttpParserError) -> None:
         cause = error.__context__
-        self._listener.malformed += 1
         if isinstance(cause, Refused):
+            self._listener.refusals[cause.code] += 1
             self._refuse(cause.answer)
         else:
+            self._listener.refusals["MalformedRequest"] += 1
             self._refuse(last_answer(400, error_body("MalformedRequest", f"this is not an HTTP request: {error}")))
 
     def _decline_upgrade(self, rest: bytes) -> None:

@@ -108,7 +108,8 @@ class Listener:
         """Bytes of answers that clients are slow to read."""
         self.refused_connections = 0
         self.timeouts = 0
-        self.malformed = 0
+        self.refusals: Counter[str] = Counter()
+        """Requests that could not be read, by the names of their errors."""
         self._app = app
         self._files = tls
         self._tls = tls.context() if tls is not None else None
@@ -326,9 +327,10 @@ def bind(host: str, port: int) -> socket.socket:
         family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         return socket.create_server((str(address[0]), int(address[1])), family=family, backlog=_BACKLOG)
     except OSError as error:
-        why = "the port is taken" if error.errno == errno.EADDRINUSE else said_by(error)
-        hint = "take another with --port, or a free one with --port 0" if error.errno == errno.EADDRINUSE else None
-        raise InputError(f"cannot listen on {host}:{port}: {why}", hint=hint) from error
+        taken = error.errno == errno.EADDRINUSE
+        why = "the port is taken" if taken else said_by(error)
+        hint = "take another, or 0 for a free one, with --port, or --admin-port for operators" if taken else None
+        raise InputError(f"cannot listen on {host}:{port}: {why}", code="CannotListen", hint=hint) from error
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:

@@ -78,7 +78,7 @@ class PlainDoor:
         except ClientGone:
             return
         except WeftError as error:
-            self.exceeded.update(_limits_in(error))
+            self.exceeded.update(LIMITS & {error.code})
             status, told = _status(error), {"error": error.to_json()}
             headers += [(b"allow", b"POST")] if status == 405 else []
             headers += [] if error.retry_after is None else [retry_after_header(error.retry_after)]
@@ -114,7 +114,11 @@ def _check_request(scope: Scope) -> None:
 
 
 def _parse(body: bytes, limits: DocumentLimits) -> dict[str, Any]:
-    value: object = read(body, name="body", format="json", limits=limits, whole_document=False).value
+    try:
+        value: object = read(body, name="body", format="json", limits=limits, whole_document=False).value
+    except DocumentInvalid as error:
+        # The first problem names the limit, or what is wrong; a body that cannot be read has no other.
+        raise BadRequest(400, error.problems[0].code, error.message) from None
     if not is_object(value):
         raise BadRequest(400, "InvalidRequest", 'the body must be an object: {"tool": "name", "arguments": {..}}')
     return value
@@ -159,11 +163,6 @@ def _told(result: dict[str, Any], tool: str) -> dict[str, Any]:
         told["isError"] = True
         told["error"] = meta.get(ERROR) or error.to_json()
     return told
-
-
-def _limits_in(error: WeftError) -> set[str]:
-    codes = {problem.code for problem in error.problems} if isinstance(error, DocumentInvalid) else {error.code}
-    return codes & LIMITS
 
 
 def _status(error: WeftError) -> int:

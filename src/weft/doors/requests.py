@@ -29,6 +29,7 @@ class Refused(Exception):
     def __init__(self, status: int, code: str, message: str) -> None:
         """Make one, with the answer to give."""
         super().__init__(message)
+        self.code = code
         self.answer = last_answer(status, error_body(code, message))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Iterable
 
+from weft.config.checks import is_loopback
 from weft.errors import InputError, shown
 
 _log = logging.getLogger("weft.http")
@@ -14,18 +14,6 @@ _log = logging.getLogger("weft.http")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _WILDCARDS = ("0.0.0.0", "::", "")
 _REMEMBERED = 256
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine and can be reached from nowhere else."""
-    bare = host.strip("[]").partition("%")[0]
-    if bare.lower() == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(bare)
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def check_bind(host: str, *, authenticated: bool, insecure: bool) -> str | None:
@@ -50,17 +38,6 @@ async def keep_warning(warning: str, *, every: float = 60.0) -> None:
     while True:
         _log.warning(warning)
         await asyncio.sleep(every)
-
-
-def check_admin_bind(host: str) -> None:
-    """Allow the address of the admin listener.
-
-    Raises:
-        InputError: it is not loopback; the admin listener asks nobody who they are.
-    """
-    if not is_loopback(host):
-        message = f"refusing to open the admin listener on {shown(host)}: it has no authentication"
-        raise InputError(message, code="InsecureBind", hint="use 127.0.0.1, and a tunnel to reach it from elsewhere")
 
 
 class Site:
@@ -105,11 +82,6 @@ class Site:
     def shares_with(self, origin: bytes) -> bool:
         """Tell whether pages of an origin may read answers (CORS): only configured ones."""
         return origin.lower() in self._origins or (b"*" in self._origins and origin != b"null")
-
-    @property
-    def shares(self) -> bool:
-        """Whether there is any page that may read answers."""
-        return bool(self._origins)
 
 
 def _bracketed(host: str) -> str:

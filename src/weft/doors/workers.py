@@ -64,8 +64,8 @@ class Workers:
         patience: Patience | None = None,
     ) -> None:
         """Make one; every worker runs the command and gets the sockets, the first one those of `first_only` too."""
-        self.restarts = 0
         self.processes: dict[int, Process] = {}
+        self._serving: set[Process] = set()
         self._command = tuple(command)
         self._count = count
         self._sockets = dict(sockets)
@@ -123,7 +123,6 @@ class Workers:
             pause = self._patience.pause(deaths)
             _log.warning("worker %d ended with %s; the next one starts in %.1f s", index, _told(code), pause)
             await asyncio.sleep(pause)
-            self.restarts += 1
 
     async def _live(self, index: int, ready: asyncio.Event) -> tuple[bool, int]:
         """Run one process to its end; return whether it came to serve, and its exit code."""
@@ -132,13 +131,19 @@ class Workers:
             with its:
                 process = await self._start(index, its)
             self.processes[index] = process
-            served = asyncio.create_task(_served(ours, self._assignment(index), ready))
+
+            def serves() -> None:
+                self._serving.add(process)
+                ready.set()
+
+            served = asyncio.create_task(_served(ours, self._assignment(index), serves))
             try:
                 code = await process.wait()
                 # What it said before its end is still there to be read.
                 return await served, code
             finally:
                 served.cancel()
+                self._serving.discard(process)
                 self.processes.pop(index, None)
 
     async def _start(self, index: int, channel: socket.socket) -> Process:
@@ -173,7 +178,10 @@ class Workers:
         self._stop.set()
 
     def _signalled(self, number: int) -> None:
-        self._send(number)
+        # One that is still starting reads everything anyway, and would die of a signal that it does not handle yet.
+        for process in list(self._serving):
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
 
     def _send(self, number: int) -> None:
         for process in self.processes.values():
@@ -186,15 +194,17 @@ class Workers:
         for each in (*self._sockets.values(), *self._first_only.values()):
             each.close()
         running = list(self.processes.values())
+        starting = set(running) - self._serving
         self._send(signal.SIGTERM)
         waits = [asyncio.create_task(process.wait()) for process in running]
         if waits:
             await asyncio.wait(waits, timeout=self._patience.drain + self._patience.margin)
         self._send(signal.SIGKILL)
-        return all(code == 0 for code in await asyncio.gather(*waits))
+        codes = zip(running, await asyncio.gather(*waits), strict=True)
+        return all(code == 0 or (code == -signal.SIGTERM and process in starting) for process, code in codes)
 
 
-async def _served(channel: socket.socket, assignment: bytes, ready: asyncio.Event) -> bool:
+async def _served(channel: socket.socket, assignment: bytes, on_ready: Callable[[], object]) -> bool:
     """Give a worker its assignment; return whether it said that it serves before it ended."""
     loop = asyncio.get_running_loop()
     channel.setblocking(False)
@@ -204,7 +214,7 @@ async def _served(channel: socket.socket, assignment: bytes, ready: asyncio.Even
         while data := await loop.sock_recv(channel, 64):
             told += data
             if told == READY:
-                ready.set()
+                on_ready()
     return told == READY
 
 

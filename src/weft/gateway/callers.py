@@ -7,21 +7,20 @@ from typing import Any
 
 from weft.errors import UpstreamRefused
 from weft.ports import Caller
-
-ASKABLE = frozenset({"elicitation", "sampling", "roots"})
-"""What a client may be asked for."""
+from weft.upstreams.asking import offered
 
 INVALID_REQUEST = -32600
 
 
 def can_be_asked(caller: Caller) -> bool:
     """Tell whether a client can do anything that a server may ask for."""
-    return not ASKABLE.isdisjoint(caller.capabilities)
+    return bool(offered(caller.capabilities))
 
 
-def cannot_ask(method: str = "a question") -> UpstreamRefused:
-    """Return the refusal of a question that nobody can answer."""
-    told = {"code": INVALID_REQUEST, "message": "the client cannot be asked here"}
+def cannot_ask(requests: Mapping[str, Mapping[str, Any]]) -> UpstreamRefused:
+    """Return the refusal of questions that nobody can answer."""
+    method = next((str(one.get("method")) for one in requests.values()), "a question")
+    told = {"code": INVALID_REQUEST, "message": f"the client cannot be asked for {method}"}
     return UpstreamRefused("client", method, told)
 
 
@@ -106,4 +105,4 @@ class Nobody:
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Refuse: there is nobody to ask."""
-        raise cannot_ask(next((str(one.get("method")) for one in requests.values()), "a question"))
+        raise cannot_ask(requests)

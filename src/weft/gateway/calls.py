@@ -157,9 +157,15 @@ class ToolCalls:
         client = Inside(caller, active.meta)
         on_step = steps_told(caller) if caller.wants_progress else None
         result = await self._engine.run(tool.name, value, caller=client, on_step=on_step)
-        told = served(result.value, warnings=result.warnings, trace_id=active.trace_id)
+        try:
+            told = served(result.value, warnings=result.warnings, trace_id=active.trace_id)
+            told = told if tool.misfits is None else _as_advertised(told, tool)
+        except ExecutionFailed as error:
+            # All steps went well, and the client is told no: that counts, and the steps show why.
+            active.end("error", error=error.message, spans=result.tracing(), size=result.spans)
+            raise
         active.end("ok", spans=result.tracing(), size=result.spans)
-        return told if tool.misfits is None else _as_advertised(told, tool)
+        return told
 
 
 def _value(tool: Tool, definition: ToolDef, arguments: dict[str, Any]) -> Any:

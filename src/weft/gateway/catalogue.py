@@ -9,13 +9,12 @@ from typing import Any, TypeAlias
 
 from weft.errors import ExpressionInvalid
 from weft.expr.schemas import SchemaProblem, compile_schema
-from weft.gateway.descriptions import Described, Descriptions
+from weft.gateway.descriptions import Descriptions, Find, made_of
 from weft.gateway.names import Offer, OnCollision, Prefixed, named, prefixed_name, prefixed_uri
 from weft.gateway.results import ANYTHING
 from weft.gateway.uris import Template, templates_of
 from weft.ir.document import Document, ToolDef
 from weft.plan.compiler import virtual_arguments
-from weft.plan.typeflow import source_ref
 from weft.ports import Schema, ToolRef, Upstream, is_object
 from weft.registry.tools import newest_tools
 from weft.upstreams.headers import Mirrored, mirrored_by
@@ -115,8 +114,7 @@ def build(
 ) -> Catalogue:
     """Return what is served, from the registry's document and what the servers offer now."""
     servers = tuple(pool.servers.values())
-    described = _described(servers)
-    tools, problems = _tools(document, upstream, pool, described, on_collision)
+    tools, problems = _tools(document, upstream, pool, on_collision)
     owned: dict[str, dict[str, Owned]] = {}
     for kind in KINDS:
         owned[kind.field], told = _owned(servers, kind, on_collision)
@@ -140,35 +138,21 @@ def prefixed_refs(document: Document, pool: Pool, on_collision: OnCollision) -> 
     return {name: offer.thing for name, offer in served.items() if name != offer.name}
 
 
-def _described(servers: Iterable[Server]) -> dict[tuple[str, str], Described]:
-    return {
-        (server.spec.key, str(tool.get("name"))): Described(server.spec.key, tool)
-        for server in servers
-        for tool in server.inventory.tools
-    }
+def _finding(pool: Pool) -> Find:
+    """Return what looks up what a server says of a tool that is referred to."""
+    told = {(key, str(one.get("name"))): one for key, server in pool.servers.items() for one in server.inventory.tools}
 
+    def find(ref: ToolRef) -> Mapping[str, Any] | None:
+        server = pool.find(ref)
+        return None if server is None else told.get((server.spec.key, ref.name))
 
-class _Find(dict[ToolRef, Described]):
-    """Looks a reference up by asking the pool whose it is, once each."""
-
-    def __init__(self, pool: Pool, described: Mapping[tuple[str, str], Described]) -> None:
-        super().__init__()
-        self._pool = pool
-        self._described = described
-
-    def get(self, ref: ToolRef, default: Any = None) -> Any:
-        server = self._pool.find(ref)
-        return default if server is None else self._described.get((server.spec.key, ref.name), default)
+    return find
 
 
 def _tools(
-    document: Document,
-    upstream: Upstream,
-    pool: Pool,
-    described: Mapping[tuple[str, str], Described],
-    on_collision: OnCollision,
+    document: Document, upstream: Upstream, pool: Pool, on_collision: OnCollision
 ) -> tuple[dict[str, Tool], list[str]]:
-    descriptions = Descriptions(document, upstream, _Find(pool, described))
+    descriptions = Descriptions(document, upstream, _finding(pool))
     offers: list[Offer[Tool]] = []
     replaced = set[tuple[str, str]]()
     for definition in newest_tools(document):
@@ -194,7 +178,7 @@ def _defined(definition: ToolDef, descriptions: Descriptions, pool: Pool) -> Too
     )
     mirrored = mirrored_by(listed["inputSchema"])
     if definition.spec is None and definition.output_transform is None:
-        ref = source_ref(definition) if definition.source is not None else ToolRef(definition.name)
+        ref = made_of(definition)
         server = pool.find(ref)
         if server is not None:
             prepare = virtual_arguments(definition) if definition.source is not None else None

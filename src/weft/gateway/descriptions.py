@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from weft.expr.shapes import ANY
 from weft.gateway.results import WRAPPED, is_wrapped_input, served_schema, taken_schema
@@ -20,18 +19,14 @@ HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False
 """What a server that says nothing of a tool says by that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What a server says of one of its tools."""
-
-    server: str
-    tool: Mapping[str, Any]
+Find: TypeAlias = Callable[[ToolRef], Mapping[str, Any] | None]
+"""Returns what a server says of its tool, if there is such a server and tool."""
 
 
 class Descriptions:
     """Describes the tools of one document, over what the upstreams offer now."""
 
-    def __init__(self, document: Document, upstream: Upstream, find: Mapping[ToolRef, Described]) -> None:
+    def __init__(self, document: Document, upstream: Upstream, find: Find) -> None:
         self._tools = Tools(document)
         self._flow = TypeFlow(document, upstream)
         self._upstream = upstream
@@ -66,7 +61,7 @@ class Descriptions:
         self._leaves[key] = frozenset()
         found = set[ToolRef]()
         if tool.spec is None:
-            found.add(source_ref(tool) if tool.source is not None else ToolRef(tool.name))
+            found.add(made_of(tool))
         else:
             owner = self._tools.meant(tool.name, tool.version)
             for name, version in {(reference.name, reference.version) for reference in references(tool)}:
@@ -82,19 +77,16 @@ class Descriptions:
             return {}
         described = self._described(tool)
         if described is not None:
-            return {key: value for key, value in described.tool.items() if key != "name"}
+            return {key: value for key, value in described.items() if key != "name"}
         kind = self._type(tool)
         told = {"description": kind.description, "annotations": kind.annotations}
         return {key: value for key, value in told.items() if value is not None}
 
-    def _described(self, tool: ToolDef) -> Described | None:
-        if tool.spec is not None:
-            return None
-        return self._find.get(source_ref(tool) if tool.source is not None else ToolRef(tool.name))
+    def _described(self, tool: ToolDef) -> Mapping[str, Any] | None:
+        return self._find(made_of(tool)) if tool.spec is None else None
 
     def _type(self, tool: ToolDef) -> ToolType:
-        ref = source_ref(tool) if tool.source is not None else ToolRef(tool.name)
-        return self._upstream.describe(ref) or ToolType()
+        return self._upstream.describe(made_of(tool)) or ToolType()
 
     def _input(self, tool: ToolDef, base: Mapping[str, Any]) -> Schema:
         declared = declared_input(tool)
@@ -115,12 +107,17 @@ class Descriptions:
         return {"outputSchema": schema, **({"_meta": {WRAPPED: wrapped}} if wrapped else {})}
 
     def _annotations(self, ref: ToolRef) -> Mapping[str, Any]:
-        described = self._find.get(ref)
+        described = self._find(ref)
         if described is None:
             kind = self._upstream.describe(ref)
             return (kind.annotations if kind is not None else None) or {}
-        hints: object = described.tool.get("annotations")
+        hints: object = described.get("annotations")
         return hints if is_object(hints) else {}
+
+
+def made_of(tool: ToolDef) -> ToolRef:
+    """Return the tool of a server, or the function, that a tool without a spec stands for."""
+    return source_ref(tool) if tool.source is not None else ToolRef(tool.name)
 
 
 def _direct(tool: ToolDef) -> set[ToolRef]:

@@ -27,19 +27,6 @@ from weft.upstreams.pool import Pool
 from weft.upstreams.server import Server, ServerLog
 from weft.upstreams.spec import ServerSpec
 
-METHODS = frozenset(
-    {
-        *LISTS,
-        "tools/call",
-        "prompts/get",
-        "resources/read",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "completion/complete",
-    }
-)
-"""What `Gateway.handle` knows."""
-
 UPDATED = "notifications/resources/updated"
 INSTRUCTIONS = 8000
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from weft.errors import Problem
 from weft.gateway.catalogue import Catalogue, ViewRule, build, prefixed_refs
+from weft.gateway.doubts import doubts
 from weft.gateway.names import OnCollision
 from weft.ir.document import Document, ToolDef
 from weft.ir.loading import no_collection
@@ -193,8 +194,7 @@ def _built(content: Content, pool: Pool, naming: Naming) -> tuple[Snapshot, Cata
     problems = [problem for problem in found if problem.severity != "error"]
     snapshot = compile_document(document, offered, problems=problems)
     catalogue = build(document, offered, pool, on_collision=naming.on_collision, views=naming.views)
-    told = tuple(str(problem) for problem in found if problem.severity == "error" or problem.code == "UnknownName")
-    return snapshot, catalogue, (*told, *catalogue.problems)
+    return snapshot, catalogue, (*doubts(document, pool, found), *catalogue.problems)
 
 
 def _with_local(content: Content) -> Document:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from weft.errors import ToolFailed, WeftError
+from weft.errors import ExecutionFailed, ToolFailed, WeftError
 from weft.expr.shapes import types_of
 from weft.ports import Schema
 from weft.upstreams.results import WRAPPED
@@ -19,17 +19,27 @@ ANYTHING: Schema = {"type": "object"}
 
 
 def served(value: Any, *, warnings: Sequence[str], trace_id: str) -> dict[str, Any]:
-    """Return a value as the result of a tool: an object as it is, any other wrapped, with its JSON text beside it."""
+    """Return a value as the result of a tool: an object as it is, any other wrapped, with its JSON text beside it.
+
+    Raises:
+        ExecutionFailed: it is not JSON, as what a Python tool returns may be.
+    """
     meta: dict[str, Any] = {TRACE: trace_id}
     if warnings:
         meta[WARNINGS] = list(warnings)
+    text = _written(value)
     if not isinstance(value, dict):
         meta[WRAPPED] = True
-        text = value if isinstance(value, str) else orjson.dumps(value).decode()
+        text = value if isinstance(value, str) else text
         value = {"result": value}
-    else:
-        text = orjson.dumps(value).decode()
     return {"content": [{"type": "text", "text": text}], "structuredContent": value, "isError": False, "_meta": meta}
+
+
+def _written(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise ExecutionFailed(f"the result is not JSON: {error}", code="NotJson") from None
 
 
 def served_schema(schema: Schema) -> tuple[Schema, bool | str]:

@@ -60,6 +60,7 @@ class TypeFlow:
 
     def __init__(self, document: Document, upstream: Upstream | None) -> None:
         self.problems: list[Problem] = []
+        self._reported: set[Problem] = set()
         self._known: dict[ToolRef, tuple[Schema, Schema]] = {}
         self._tools = Tools(document)
         self._upstream = upstream
@@ -185,5 +186,6 @@ class TypeFlow:
 
     def _report(self, severity: Severity, code: str, message: str, at: Loc, details: Mapping[str, Any]) -> None:
         problem = Problem(code=code, message=message, loc=(*self._at, *at), severity=severity, **details)
-        if problem not in self.problems:
+        if problem not in self._reported:
+            self._reported.add(problem)
             self.problems.append(problem)

@@ -80,7 +80,8 @@ async def _listed(client: McpClient, spec: ServerSpec, method: str, key: str, de
         tools = await client.list_tools(deadline=deadline)
         return _named([tool for tool in tools if spec.admits(str(tool.get("name")))], key)
     try:
-        return _named(await client.list_all(method, key, deadline=deadline), key)
+        items = await client.list_all(method, key, deadline=deadline)
+        return _named([item for item in items if spec.admits(str(item.get("name")), str(item.get(IDENTITY[key])))], key)
     except UpstreamRefused:
         # Many servers say that they have resources, and know no templates.
         return ()

@@ -351,5 +351,5 @@ def _why_not(error: Exception, program: str, env: Mapping[str, str], cwd: Path |
     if cwd is not None and not cwd.is_dir():
         return f"its folder does not exist: {cwd}"
     if isinstance(error, FileNotFoundError):
-        return f"command not found: {program} (PATH={env.get('PATH', '')})"
+        return f"command not found: {program}" + ("" if "/" in program else " (it is not on the PATH of weft)")
     return f"cannot run {program}: {error.strerror if isinstance(error, OSError) else error}"

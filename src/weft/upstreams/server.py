@@ -29,6 +29,7 @@ from weft.upstreams.results import outcome_of
 from weft.upstreams.session import Session
 from weft.upstreams.sessions import LEASED, Sessions
 from weft.upstreams.spec import ServerSpec
+from weft.upstreams.unanswered import Unanswered
 from weft.upstreams.wires import Way, Wires
 
 State: TypeAlias = Literal["starting", "ready", "degraded", "quarantined", "stopped"]
@@ -84,6 +85,7 @@ class Server:
         self._way = self._wires.first_way
         self._patience = spec.start_timeout
         self._gate = Bulkhead(spec.key, concurrency=spec.concurrency, queue=spec.queue)
+        self._unanswered = Unanswered(spec.key)
         self._plain: Session | None = None
         self._sessions: Sessions | None = None
         self._following: Following | None = None
@@ -140,9 +142,9 @@ class Server:
             if self._plain is None:
                 await self._awaited(deadline)
             if not self._gate.enter():
-                await self._gate.turn(deadline)
+                await self._unanswered.turn(self._gate, deadline)
             try:
-                result = await self._ask(method, params, deadline, caller)
+                result = await self._unanswered.run(caller, lambda who: self._ask(method, params, deadline, who))
             finally:
                 self._gate.leave()
             outcome = outcome_of(result)
@@ -263,6 +265,7 @@ class Server:
                 lambda offers: self._open(offers, way),
                 at_once=1 if leased else self.spec.concurrency,
                 places=LEASED if leased else self.spec.concurrency,
+                unanswered=self._unanswered,
             )
         self._turn("ready", None)
 

@@ -12,6 +12,7 @@ from weft.ports import Caller
 from weft.upstreams.bulkhead import Bulkhead
 from weft.upstreams.httppool import not_sent
 from weft.upstreams.session import Session
+from weft.upstreams.unanswered import Unanswered
 
 Open: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Session]]
 """Opens a session for a set of client capabilities."""
@@ -59,8 +60,18 @@ class Sessions:
     whose call was given up is closed: its server may still ask on behalf of that call, and another client would hear.
     """
 
-    def __init__(self, server: str, open: Open, *, at_once: int, places: int, idle: float = IDLE) -> None:
+    def __init__(
+        self,
+        server: str,
+        open: Open,
+        *,
+        at_once: int,
+        places: int,
+        idle: float = IDLE,
+        unanswered: Unanswered | None = None,
+    ) -> None:
         self._server, self._open = server, open
+        self._unanswered = unanswered or Unanswered(server)
         self._at_once, self._places = at_once, places
         self._gate = Bulkhead(server, concurrency=places, queue=QUEUE)
         self._idle = idle
@@ -77,7 +88,7 @@ class Sessions:
     ) -> dict[str, Any]:
         """Ask the server on a session that offers what the client can do."""
         if not self._gate.enter():
-            await self._gate.turn(deadline)
+            await self._unanswered.turn(self._gate, deadline)
         try:
             slot = self._slot(offers)
             slot.calls += 1

@@ -83,7 +83,7 @@ class ServerSpec:
         """Return the name by which the server is known: with its version, if it has one."""
         return f"{self.name}@{self.version}" if self.version else self.name
 
-    def admits(self, tool: str) -> bool:
-        """Tell whether a tool of the server is taken: some include matches, and no exclude does."""
-        matches = any(fnmatchcase(tool, glob) for glob in self.include)
-        return matches and not any(fnmatchcase(tool, glob) for glob in self.exclude)
+    def admits(self, *names: str) -> bool:
+        """Tell whether something of the server is taken: some include matches one of its names, and no exclude does."""
+        matches = any(fnmatchcase(name, glob) for name in names for glob in self.include)
+        return matches and not any(fnmatchcase(name, glob) for name in names for glob in self.exclude)

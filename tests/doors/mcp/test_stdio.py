@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters
 
 from tests.doors.mcp.fakes import HELLO, META, FakeGateway, Happened
 from weft.doors.mcp import StdioDoor
+from weft.doors.mcp.messages import MessageLimits
 from weft.doors.mcp.pipes import Lines
 
 CHILD = StdioServerParameters(command=sys.executable, args=[str(Path(__file__).with_name("stdio_child.py"))])
@@ -145,7 +146,7 @@ async def test_a_cancelled_request_stops_and_is_not_answered() -> None:
 
 
 async def test_garbage_is_answered_and_the_next_line_is_read() -> None:
-    async with piped(line_limit=1000) as pipes:
+    async with piped(limits=MessageLimits(body=1000)) as pipes:
         lines = [b"not json", b"\xff\xfe", b"x" * 200_000, b"", b"[]", b'{"jsonrpc":"1.0","id":4,"method":"ping"}']
         await asyncio.to_thread(pipes.send, *lines)
         pipes.send({"id": 5, "method": "ping"})

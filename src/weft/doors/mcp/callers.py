@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.doors.mcp.faults import INVALID_REQUEST
 from weft.doors.mcp.messages import notification
-from weft.doors.mcp.methods import ASKED_OF, CLIENT_CAPABILITIES, CLIENT_INFO, LEVELS, LOG_LEVEL, PREFIX
+from weft.doors.mcp.methods import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PREFIX
 from weft.doors.mcp.questions import Questions, Tell
 from weft.doors.mcp.sessions import Agreed
-from weft.errors import UpstreamRefused
+from weft.gateway.callers import cannot_ask
 from weft.ports import is_object
+from weft.upstreams.asking import ASKABLE
+from weft.upstreams.session import LEVELS
 
 NOTHING: Mapping[str, Any] = {}
 BEFORE_ALL = float("-inf")
@@ -78,7 +79,7 @@ class Client:
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Refuse: a modern client is asked by a result, and calls again."""
-        raise _cannot_ask(requests)
+        raise cannot_ask(requests)
 
 
 class ModernClient(Client):
@@ -142,9 +143,9 @@ class LegacyClient(Client):
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Ask on the stream of the call, and wait for the answers that the client posts."""
-        can = all(ASKED_OF.get(str(one.get("method"))) in self.capabilities for one in requests.values())
+        can = all(ASKABLE.get(str(one.get("method"))) in self.capabilities for one in requests.values())
         if self._tell is None or not can:
-            raise _cannot_ask(requests)
+            raise cannot_ask(requests)
         return await self._questions.ask(self._agreed.id, requests, self._tell)
 
 
@@ -153,9 +154,3 @@ def is_wanted(level: object, least: str | None) -> bool:
     if least is None:
         return False
     return level not in LEVELS or least not in LEVELS or LEVELS.index(str(level)) >= LEVELS.index(least)
-
-
-def _cannot_ask(requests: Mapping[str, Mapping[str, Any]]) -> UpstreamRefused:
-    method = next((str(one.get("method")) for one in requests.values()), "a question")
-    told = {"code": INVALID_REQUEST, "message": f"the client cannot be asked for {method}"}
-    return UpstreamRefused("client", method, told)

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.doors.mcp.callers import Client, LegacyClient
 from weft.doors.mcp.faults import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
-from weft.doors.mcp.methods import LEGACY_METHODS, LEVELS, OFFERED_BY
+from weft.doors.mcp.methods import LEGACY_METHODS, OFFERED_BY
 from weft.doors.mcp.older import older
 from weft.doors.mcp.peers import Peers
 from weft.doors.mcp.questions import Questions, Tell, asked_by
@@ -17,6 +17,7 @@ from weft.doors.mcp.serves import Serves
 from weft.doors.mcp.sessions import Agreed, Sessions
 from weft.errors import InfrastructureError
 from weft.ports import is_object
+from weft.upstreams.session import LEVELS
 
 
 class Legacy:

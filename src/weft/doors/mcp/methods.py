@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from weft.upstreams import eras
 from weft.upstreams.headers import MODERN
 
-LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+LEGACY = eras.LEGACY[::-1]
 """The versions with a handshake and sessions, newest first."""
 VERSIONS = (MODERN, *LEGACY)
 
@@ -40,14 +41,7 @@ OFFERED_BY = {
 }
 """The capability without which there is no such method."""
 
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-ASKED_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-"""What a client must be able to do to be asked."""
-
-PREFIX = "io.modelcontextprotocol/"
-PROTOCOL_VERSION = f"{PREFIX}protocolVersion"
-CLIENT_CAPABILITIES = f"{PREFIX}clientCapabilities"
-CLIENT_INFO = f"{PREFIX}clientInfo"
-LOG_LEVEL = f"{PREFIX}logLevel"
-SERVER_INFO = f"{PREFIX}serverInfo"
+PREFIX = eras.RESERVED
+PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO = eras.VERSION, eras.CAPABILITIES, eras.INFO
+LOG_LEVEL, SERVER_INFO = eras.LOG_LEVEL, eras.SERVER_INFO
 SUBSCRIPTION_ID = f"{PREFIX}subscriptionId"

@@ -12,7 +12,6 @@ from weft.doors.mcp.methods import (
     CALLS,
     CLIENT_CAPABILITIES,
     LEGACY,
-    LEVELS,
     LOG_LEVEL,
     MODERN_METHODS,
     OFFERED_BY,
@@ -24,6 +23,7 @@ from weft.doors.mcp.serves import Serves
 from weft.gateway.rounds import Answers
 from weft.ports import is_object
 from weft.upstreams.headers import MODERN
+from weft.upstreams.session import LEVELS
 
 COMPLETE = "complete"
 

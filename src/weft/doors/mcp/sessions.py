@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from weft.doors.mcp.faults import INVALID_PARAMS, Refusal
-from weft.doors.mcp.methods import ASKED_OF, LEGACY
+from weft.doors.mcp.methods import LEGACY
 from weft.errors import InputError
 from weft.gateway.signing import Signer
 from weft.ports import is_object
+from weft.upstreams.asking import ASKABLE
 
 if TYPE_CHECKING:
     from weft.doors.mcp.exchange import Reason
@@ -138,6 +139,6 @@ def agree(params: Mapping[str, Any]) -> Agreed:
     return Agreed(
         id=secrets.token_urlsafe(16),
         version=version if version in LEGACY else LEGACY[0],
-        capabilities={key: capabilities[key] for key in ASKED_OF.values() if is_object(capabilities.get(key))},
+        capabilities={key: capabilities[key] for key in ASKABLE.values() if is_object(capabilities.get(key))},
         info={key: str(info[key])[:LABEL] for key in ("name", "version") if key in info},
     )

@@ -13,7 +13,7 @@ from weft.doors.mcp.exchange import Reason
 from weft.doors.mcp.faults import PARSE_ERROR, Era, Refusal, fault
 from weft.doors.mcp.legacy import Legacy
 from weft.doors.mcp.listening import FLAGS, Listeners, Listening, acknowledgement, tag, wanted
-from weft.doors.mcp.messages import id_of, is_id, kind_of, parse, result
+from weft.doors.mcp.messages import MessageLimits, id_of, is_id, kind_of, parse, result
 from weft.doors.mcp.methods import PROTOCOL_VERSION
 from weft.doors.mcp.modern import Modern, check_version, envelope, is_modern
 from weft.doors.mcp.pipes import Incoming, Outgoing, standard_pipes
@@ -21,7 +21,6 @@ from weft.doors.mcp.serves import Serves
 from weft.doors.mcp.sessions import Agreed, Sessions, agree
 from weft.ports import is_object
 
-LINE = 1 << 20
 GRACE = 1.5
 """For how long requests may still be answered when stdin has ended; clients wait 2 s before they use force."""
 
@@ -48,14 +47,14 @@ class StdioDoor:
         outgoing: int | None = None,
         view: str | None = None,
         subject: str = "anonymous",
-        line_limit: int = LINE,
+        limits: MessageLimits | None = None,
         ttl_ms: int = 0,
     ) -> None:
         self._gateway = gateway
         self._fds = (incoming, outgoing)
         self._view = view
         self._subject = subject
-        self._line_limit = line_limit
+        self._limits = limits or MessageLimits()
         self._modern = Modern(gateway, ttl_ms=ttl_ms)
         self._sessions = Sessions()
         self._legacy = Legacy(gateway, self._sessions)
@@ -74,7 +73,7 @@ class StdioDoor:
     async def _serve(self, incoming: int, outgoing: int) -> None:
         self._out = Outgoing(outgoing)
         self._listeners = Listeners(self._gateway)
-        reading = asyncio.create_task(self._read(Incoming(incoming, limit=self._line_limit)))
+        reading = asyncio.create_task(self._read(Incoming(incoming, limit=self._limits.body)))
         left = asyncio.create_task(self._out.broken.wait())
         try:
             await asyncio.wait({reading, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +103,7 @@ class StdioDoor:
     def _take(self, line: bytes) -> None:
         message: dict[str, Any] | None = None
         try:
-            message = parse(line)
+            message = parse(line, self._limits)
             kind = kind_of(message)
             if kind == "request":
                 self._request(message)
@@ -210,7 +209,7 @@ class StdioDoor:
         self._out.put(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE), droppable=droppable)
 
     def _too_long(self) -> Refusal:
-        return Refusal(f"the line is longer than {self._line_limit} bytes", rpc=PARSE_ERROR)
+        return Refusal(f"the line is longer than {self._limits.body} bytes", rpc=PARSE_ERROR)
 
 
 async def _end(tasks: set[asyncio.Task[Any]]) -> None:
