@@ -85,7 +85,7 @@ def test_serve_keeps_it_up_for_any_client_until_ctrl_c(tmp_path: Path):
         assert traced.stdout.startswith("search_in  composition"), traced.stderr
         port = url.rpartition(":")[2].partition("/")[0]
         taken = process("demo", "--serve", "--port", port, "--admin-port", "0", cwd=tmp_path)
-        assert (taken.returncode, taken.stderr.count("\n")) == (2, 1)
+        assert (taken.returncode, taken.stderr.count("\n")) == (2, 2), "the error, and what to do"
         assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=30)

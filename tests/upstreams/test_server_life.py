@@ -119,7 +119,10 @@ async def test_what_is_hidden_when_away_comes_back(tmp_path: Path):
         with pytest.raises(UpstreamDied):
             await call(server, "die")
         await watched.turns("quarantined")
-        assert (server.inventory.tools, server.known.tool("pid")) == ((), {"name": "pid"})
+        assert (server.inventory.tools, server.known.tool("pid")) == (
+            (),
+            {"name": "pid", "inputSchema": {"type": "object"}},
+        )
 
 
 async def test_a_server_over_http_that_goes_is_noticed_and_found_again(unused_port: int):
