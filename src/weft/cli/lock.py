@@ -53,8 +53,10 @@ def command(config: Path | None, file: Path | None, check: bool, executables: bo
 
     What changed since the lock was written is shown first, classed breaking, risky, safe or cosmetic, and so is what
     in a tool's texts is hidden or speaks to the model; read it before you commit the file. A server that cannot be
-    reached keeps its pins. `weft serve` does not hold tools to the lock yet: check it in CI. Exits with 0; with 1 when a server is away or, for --check, something changed; with 2 when
+    reached keeps its pins. Exits with 0; with 1 when a server is away or, for --check, something changed; with 2 when
     the lock is missing or broken.
+
+    `weft serve` does not hold tools to the lock yet: run `weft lock --check` before you start it, and in CI.
     """
     from weft.config import load_config
 

@@ -91,8 +91,8 @@ class Config(Setting):
         told: list[str] = []
         if self.stores:
             told.append(f"stores: {', '.join(self.stores)}: this version has no pattern that keeps anything yet")
-        if "validation" in self.registry.model_fields_set:
-            told.append("registry.validation: this version checks names and types, whatever is written here")
+        if "runtime" in self.registry.validation.model_fields_set:
+            told.append("registry.validation.runtime: this version checks names and types, whatever is written here")
         if self.listen.public_url is not None:
             told.append("listen.publicUrl: nothing needs it yet; names of a proxy belong into listen.allowedHosts")
         if "per_principal" in self.limits.model_fields_set:
