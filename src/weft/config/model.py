@@ -94,7 +94,7 @@ class Config(Setting):
         if "runtime" in self.registry.validation.model_fields_set:
             told.append("registry.validation.runtime: this version checks names and types, whatever is written here")
         if self.listen.public_url is not None:
-            told.append("listen.publicUrl: only `weft export` uses it yet; names of a proxy belong into listen.allowedHosts")
+            told.append("listen.publicUrl: only `weft export` uses it; names of a proxy go into listen.allowedHosts")
         if "per_principal" in self.limits.model_fields_set:
             told.append("limits.perPrincipal: callers cannot be told apart yet; limits.inFlight holds for all of them")
         if self.telemetry.otel.endpoint is not None:
