@@ -17,8 +17,9 @@ from weft.config.sections import Egress, RuntimeChecks
 from weft.errors import InputError, LimitExceeded
 from weft.gateway.keys import KeyFile, make_key
 from weft.gateway.policy import ToolFacts
-from weft.gateway.principal import ANONYMOUS, BadIdentityHeader, Unauthenticated
 from weft.gateway.proxies import Sent, signed
+from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
+from weft.ports import ANONYMOUS
 
 ELSEWHERE = "203.0.113.9"
 

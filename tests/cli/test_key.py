@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from weft.cli.key import command
 from weft.errors import InputError, NotFound
 from weft.gateway.keys import ApiKeys, KeyFile
-from weft.gateway.principal import Unauthenticated
+from weft.gateway.unproven import Unauthenticated
 
 Key = Callable[..., Result]
 

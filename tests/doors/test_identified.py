@@ -14,15 +14,15 @@ from tests.doors.serving import Answer, asked, serving
 from tests.gateway.issuing import AUDIENCE, ISSUER, Issuer
 from weft.app.identities import authenticators_of
 from weft.config.identity import Identity
-from weft.doors.asgi import Receive, Scope, Send, answer_json
+from weft.doors.asgi import PRINCIPAL, Receive, Scope, Send, answer_json
 from weft.doors.guard import Guard
-from weft.doors.identified import PRINCIPAL, Identified, ProtectedResource
+from weft.doors.identified import Identified, ProtectedResource
 from weft.doors.listener import Listener
 from weft.doors.mcp import McpDoor
 from weft.doors.sites import Site
 from weft.gateway.challenges import WELL_KNOWN
 from weft.gateway.identity import Authenticators
-from weft.gateway.principal import Principal
+from weft.ports import Principal
 
 BASE = "https://gateway.example"
 METADATA = f"{BASE}{WELL_KNOWN}/mcp"
@@ -32,7 +32,7 @@ async def tell(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with what a door sees of the caller."""
     principal: Principal = scope["state"][PRINCIPAL]
     names = sorted(name.decode() for name, _ in scope["headers"])
-    told = {**principal.to_json(), "id": scope["state"]["principal"], "headers": names}
+    told = {**principal.to_json(), "id": principal.id, "headers": names}
     await answer_json(send, 200, told)
 
 

@@ -17,8 +17,9 @@ from weft.gateway.identity import Authenticators, without_identity
 from weft.gateway.jwks import KeySet
 from weft.gateway.jwt import Tokens, Trusted
 from weft.gateway.keys import ApiKeys, KeyFile, make_key
-from weft.gateway.principal import ANONYMOUS, BadIdentityHeader, Principal, Unauthenticated
 from weft.gateway.proxies import Proxies, Sent, signed
+from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
+from weft.ports import ANONYMOUS, Principal
 from weft.upstreams.egress import network
 
 from .issuing import AUDIENCE, ISSUER, Issuer

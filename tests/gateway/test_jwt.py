@@ -25,7 +25,7 @@ from tests.upstreams.listening import listening
 from weft.errors import InputError
 from weft.gateway.jwks import KeySet, keys_of
 from weft.gateway.jwt import ClaimNames, Tokens, Trusted
-from weft.gateway.principal import Unauthenticated
+from weft.gateway.unproven import Unauthenticated
 
 from .issuing import AUDIENCE, ISSUER, Issuer, claims_with
 

@@ -12,7 +12,7 @@ import pytest
 
 from weft.errors import InputError, NotFound
 from weft.gateway.keys import ApiKeys, KeyFile, make_key
-from weft.gateway.principal import Unauthenticated
+from weft.gateway.unproven import Unauthenticated
 
 
 class Time:

@@ -9,7 +9,7 @@ import pytest
 from weft.errors import ExpressionInvalid
 from weft.expr.rules import compile_rule
 from weft.gateway.policy import Policy, Rule, ToolFacts, Verdict
-from weft.gateway.principal import ANONYMOUS, Principal
+from weft.ports import ANONYMOUS, Principal
 
 ALICE = Principal(
     subject="alice",

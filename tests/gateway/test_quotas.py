@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.gateway.principal import Principal
 from weft.gateway.quotas import Quota, QuotaExceeded, Quotas
+from weft.ports import Principal
 
 ALICE = Principal(subject="alice", agent_name="research", method="jwt", strength="proven")
 BOB = Principal(subject="bob", agent_name="writer", method="jwt", strength="proven")

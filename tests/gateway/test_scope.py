@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.gateway.policy import Policy, Rule, ToolFacts
-from weft.gateway.principal import ANONYMOUS, Principal
 from weft.gateway.scope import Allowing, Rules, Scope
+from weft.ports import ANONYMOUS, Principal
 
 MODES: tuple[Allowing, ...] = ("allow", "warn", "deny")
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.gateway.test_scope import Shelf
 from weft.gateway.policy import Policy, ToolFacts
-from weft.gateway.principal import Principal
 from weft.gateway.scope import Rules, Scope
 from weft.ir.normalise import parse
 from weft.ir.read import read
+from weft.ports import Principal
 from weft.registry.book import Book
 
 

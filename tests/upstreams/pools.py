@@ -15,6 +15,7 @@ from tests.upstreams import stdio_wires
 from tests.upstreams.children.workshop import Workshop
 from tests.upstreams.listening import listening
 from tests.upstreams.stdio_wires import CHILDREN, children
+from weft.ports import ANONYMOUS, Principal
 from weft.upstreams.child import RestartPolicy
 from weft.upstreams.pool import Pool
 from weft.upstreams.server import Server
@@ -53,7 +54,7 @@ class Person:
 
     name: str = "ann"
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    subject: str = "anonymous"
+    principal: Principal = ANONYMOUS
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log_level: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])

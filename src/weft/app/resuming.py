@@ -12,7 +12,7 @@ from weft.errors import InfrastructureError, InputError, UpstreamRefused, WeftEr
 from weft.gateway.callers import Nobody
 from weft.gateway.parking import Parking
 from weft.gateway.rounds import Outcome
-from weft.ports import Caller
+from weft.ports import Caller, Principal
 
 RESUME = "resume"
 
@@ -86,7 +86,7 @@ class _Far(Nobody):
     """A client that another worker has the connection of."""
 
     def __init__(self, written: Mapping[str, Any], told: Queue[dict[str, Any]]) -> None:
-        super().__init__(subject=written["subject"], meta=written["meta"])
+        super().__init__(principal=Principal.of_json(written["principal"]), meta=written["meta"])
         self.capabilities = written["capabilities"]
         self.info = written["info"]
         self.log_level = written["log_level"]
@@ -102,7 +102,7 @@ class _Far(Nobody):
 
 def _written(caller: Caller) -> dict[str, Any]:
     return {
-        "subject": caller.subject,
+        "principal": caller.principal.to_json(),
         "meta": dict(caller.meta),
         "capabilities": dict(caller.capabilities),
         "info": dict(caller.info),

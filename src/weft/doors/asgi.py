@@ -17,6 +17,9 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
+PRINCIPAL = "weft.principal"
+"""Key of a scope's `state`: who asks, put there by whoever has made sure of it."""
+
 GONE = "weft.on_gone"
 """Key of a scope: call it with a callback that is to run when the client goes away before it has its answer."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.doors.asgi import Asgi, Receive, Scope, Send, answer_json, header, refuse
+from weft.doors.asgi import PRINCIPAL, Asgi, Receive, Scope, Send, answer_json, header, refuse
 from weft.errors import NotFound
 from weft.gateway.challenges import WELL_KNOWN, challenge, metadata
 from weft.gateway.identity import Authenticators, without_identity
-from weft.gateway.principal import BadIdentityHeader, Principal, Unauthenticated
-
-PRINCIPAL = "weft.principal"
-"""Key of a scope's `state`: the principal; its id is under `principal`, where the doors read it."""
+from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
+from weft.ports import Principal
 
 CERTIFICATE = "weft.certificate"
 """Key of a scope: the SHA-256, in hex, of the certificate with which the client proved itself to TLS."""
@@ -38,7 +36,7 @@ class Identified:
             await refuse(scope, send, 400, error.code, error.message, hint=error.hint)
         else:
             state: dict[str, Any] = scope.get("state") or {}
-            state = {**state, "principal": principal.id, PRINCIPAL: principal}
+            state = {**state, PRINCIPAL: principal}
             inside: Scope = {**scope, "headers": without_identity(scope["headers"]), "state": state}
             await self._app(inside, receive, send)
 

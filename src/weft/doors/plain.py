@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from weft.doors.asgi import (
     GONE,
+    PRINCIPAL,
     BadRequest,
     ClientGone,
     Headers,
@@ -44,7 +45,7 @@ from weft.errors import (
 from weft.gateway.callers import Nobody
 from weft.gateway.results import ERROR, TRACE, WARNINGS
 from weft.ir.read import CALL_LIMITS, DocumentLimits, read
-from weft.ports import Caller, is_object
+from weft.ports import ANONYMOUS, Caller, is_object
 from weft.upstreams.results import value_of
 
 LIMITS = frozenset({"BodyTooLarge", "MaxDepth", "TooManyNodes"})
@@ -88,7 +89,7 @@ class PlainDoor:
         _check_request(scope)
         asked = _parse(await read_body(scope, receive, limit=self._limits.bytes), self._limits)
         tool, params = _params(asked)
-        caller = Nobody(subject=scope["state"].get("principal", "anonymous"), meta=_trace_context(scope))
+        caller = Nobody(principal=scope["state"].get(PRINCIPAL, ANONYMOUS), meta=_trace_context(scope))
         if (on_gone := scope.get(GONE)) is not None and (task := asyncio.current_task()) is not None:
             on_gone(task.cancel)
         result = await self._gateway.handle(_view(scope["path"]), "tools/call", params, caller)

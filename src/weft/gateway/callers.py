@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import UpstreamRefused
-from weft.ports import Caller
+from weft.ports import ANONYMOUS, Caller, Principal
 from weft.upstreams.asking import offered
+from weft.upstreams.onward import Onward
 
 INVALID_REQUEST = -32600
 
@@ -22,49 +23,6 @@ def cannot_ask(requests: Mapping[str, Mapping[str, Any]]) -> UpstreamRefused:
     method = next((str(one.get("method")) for one in requests.values()), "a question")
     told = {"code": INVALID_REQUEST, "message": f"the client cannot be asked for {method}"}
     return UpstreamRefused("client", method, told)
-
-
-class Onward:
-    """A client, for one request that is made for it: what goes along in `_meta` is that request's own."""
-
-    __slots__ = ("_caller", "meta")
-
-    def __init__(self, caller: Caller, meta: Mapping[str, Any]) -> None:
-        self._caller = caller
-        self.meta = meta
-
-    @property
-    def subject(self) -> str:
-        return self._caller.subject
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        return self._caller.capabilities
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return self._caller.info
-
-    @property
-    def log_level(self) -> str | None:
-        return self._caller.log_level
-
-    @property
-    def wants_progress(self) -> bool:
-        return self._caller.wants_progress
-
-    @property
-    def relays_input(self) -> bool:
-        return self._caller.relays_input
-
-    def progress(self, params: dict[str, Any]) -> None:
-        self._caller.progress(params)
-
-    def log(self, params: dict[str, Any]) -> None:
-        self._caller.log(params)
-
-    async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        return await self._caller.ask(requests)
 
 
 class Inside(Onward):
@@ -86,15 +44,14 @@ class Inside(Onward):
 class Nobody:
     """A call that no client is behind: nothing can be told, nobody can be asked."""
 
-    subject = "anonymous"
     capabilities: Mapping[str, Any] = {}
     info: Mapping[str, Any] = {}
     log_level: str | None = None
     wants_progress = False
     relays_input = False
 
-    def __init__(self, *, subject: str = "anonymous", meta: Mapping[str, Any] | None = None) -> None:
-        self.subject = subject
+    def __init__(self, *, principal: Principal = ANONYMOUS, meta: Mapping[str, Any] | None = None) -> None:
+        self.principal = principal
         self.meta: Mapping[str, Any] = meta or {}
 
     def progress(self, params: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from weft.errors import (
     WeftError,
     shown,
 )
-from weft.gateway.callers import Inside, Onward, can_be_asked
+from weft.gateway.callers import Inside, can_be_asked
 from weft.gateway.catalogue import Tool, View
 from weft.gateway.patience import Patient
 from weft.gateway.results import WARNINGS, failed, served
@@ -33,6 +33,7 @@ from weft.ports import Caller, is_array, is_object
 from weft.run.call import OnStep, Place
 from weft.run.engine import Engine
 from weft.telemetry import Active, Telemetry
+from weft.upstreams.onward import Onward
 from weft.upstreams.results import outcome_of
 from weft.upstreams.server import Server
 
@@ -68,7 +69,7 @@ class Calling:
 
     def bound(self, caller: Caller) -> str:
         """Return what state that is signed for this call holds for: nobody else, and nothing else."""
-        return f"{caller.subject}|{self.view}|{METHOD}|{self.tool.name}|{digest(self.arguments)}"
+        return f"{caller.principal.id}|{self.view}|{METHOD}|{self.tool.name}|{digest(self.arguments)}"
 
 
 class ToolCalls:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from weft.gateway.jwt import Tokens
 from weft.gateway.keys import PREFIX, ApiKeys
-from weft.gateway.principal import ANONYMOUS, BadIdentityHeader, Principal, Unauthenticated
 from weft.gateway.proxies import Proxies, Sent, self_asserted
+from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
+from weft.ports import ANONYMOUS, Principal
 
 Headers = Sequence[tuple[bytes, bytes]]
 CREDENTIALS = frozenset((b"authorization", b"x-api-key"))

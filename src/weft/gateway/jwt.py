@@ -13,8 +13,8 @@ import orjson
 from jwt.utils import base64url_decode
 
 from weft.gateway.jwks import ALGORITHMS, KeySet
-from weft.gateway.principal import DEFAULT_TENANT, Principal, Unauthenticated
-from weft.ports import is_array, is_object
+from weft.gateway.unproven import Unauthenticated
+from weft.ports import DEFAULT_TENANT, Principal, is_array, is_object
 
 LEEWAY = 60.0
 MOST_BYTES = 8 * 1024

@@ -19,7 +19,8 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Strict, ValidationError
 
 from weft.errors import InputError, NotFound, json_pointer
-from weft.gateway.principal import DEFAULT_TENANT, Principal, Unauthenticated
+from weft.gateway.unproven import Unauthenticated
+from weft.ports import DEFAULT_TENANT, Principal
 
 try:
     import fcntl

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import InputError, NotFound, WeftError, shown
-from weft.gateway.callers import Onward, can_be_asked
+from weft.gateway.callers import can_be_asked
 from weft.gateway.calls import LIMITS
 from weft.gateway.catalogue import View
 from weft.gateway.rounds import Answers, Rounds
@@ -15,6 +15,7 @@ from weft.gateway.signing import digest
 from weft.ports import Caller, is_array, is_object
 from weft.run.engine import Engine
 from weft.telemetry import Telemetry
+from weft.upstreams.onward import Onward
 from weft.upstreams.results import outcome_of
 from weft.upstreams.server import Server
 
@@ -112,7 +113,7 @@ class OtherRequests:
         async def work(client: Caller, brought: Mapping[str, Any]) -> dict[str, Any]:
             return await self._ask(method, server, {**params, **brought}, client)
 
-        bound = f"{caller.subject}|{server.spec.key}|{method}|{digest(params)}"
+        bound = f"{caller.principal.id}|{server.spec.key}|{method}|{digest(params)}"
         parks = server.inventory.era == "legacy" and caller.relays_input and can_be_asked(caller)
         # Without the state, nobody waits here for these answers: what can be asked in the middle begins anew.
         if answers is not None and (answers.state or not parks):

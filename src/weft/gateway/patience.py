@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from weft.gateway.callers import Onward
 from weft.ports import Caller
+from weft.upstreams.onward import Onward
 
 
 class Patient(Onward):

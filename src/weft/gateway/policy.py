@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from weft.errors import WeftError
 from weft.expr.rules import Condition, compile_rule
-from weft.gateway.principal import Principal
+from weft.ports import Principal
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from weft.errors import shown
-from weft.gateway.principal import DEFAULT_TENANT, BadIdentityHeader, Principal, Unauthenticated
+from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
+from weft.ports import DEFAULT_TENANT, Principal
 from weft.upstreams.egress import Network
 
 NAME, VERSION = "x-agent-name", "x-agent-version"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from weft.errors import LimitExceeded
 from weft.gateway.buckets import Buckets
-from weft.gateway.principal import Principal
+from weft.ports import Principal
 
 
 class QuotaExceeded(LimitExceeded):

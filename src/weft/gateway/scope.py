@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeVar
 
 from weft.errors import NotFound
 from weft.gateway.policy import Policy, ToolFacts
-from weft.gateway.principal import Principal
+from weft.ports import Principal
 
 Allowing = Literal["allow", "warn", "deny"]
 REMEMBERED = 20_000

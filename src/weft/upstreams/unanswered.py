@@ -10,6 +10,7 @@ from weft.errors import DeadlineExceeded
 from weft.ports import Caller
 from weft.upstreams.asking import offered
 from weft.upstreams.bulkhead import Bulkhead
+from weft.upstreams.onward import Onward
 
 PATIENCE = 30.0
 """How long a client may think while others wait; nobody hurries it as long as there is room."""
@@ -19,55 +20,21 @@ LOOK_EVERY = 1.0
 Work: TypeAlias = Callable[[Caller | None], Awaitable[dict[str, Any]]]
 
 
-class Asked:
+class Asked(Onward):
     """A client, and since when it has been thinking about a question."""
 
     def __init__(self, caller: Caller, timer: asyncio.Timeout) -> None:
-        self._caller = caller
+        super().__init__(caller, caller.meta)
         self._questions = 0
         self.timer = timer
         self.since: float | None = None
-
-    @property
-    def subject(self) -> str:
-        return self._caller.subject
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        return self._caller.capabilities
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return self._caller.info
-
-    @property
-    def log_level(self) -> str | None:
-        return self._caller.log_level
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        return self._caller.meta
-
-    @property
-    def wants_progress(self) -> bool:
-        return self._caller.wants_progress
-
-    @property
-    def relays_input(self) -> bool:
-        return self._caller.relays_input
-
-    def progress(self, params: dict[str, Any]) -> None:
-        self._caller.progress(params)
-
-    def log(self, params: dict[str, Any]) -> None:
-        self._caller.log(params)
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Ask the client, and note that it thinks."""
         self._questions += 1
         self.since = self.since or asyncio.get_running_loop().time()
         try:
-            return await self._caller.ask(requests)
+            return await super().ask(requests)
         finally:
             self._questions -= 1
             if not self._questions:

@@ -11,10 +11,11 @@ from typing import Any
 import httpx2
 import uvicorn
 
+from weft.doors.asgi import PRINCIPAL
 from weft.doors.mcp import Event, McpDoor
 from weft.errors import InputError, LimitExceeded, NotFound, UpstreamRefused, UpstreamUnavailable
 from weft.gateway.rounds import Answers
-from weft.ports import Caller
+from weft.ports import ANONYMOUS, Caller, Principal
 
 ALL = object()
 EVENTS = "application/json, text/event-stream"
@@ -235,8 +236,9 @@ async def serving(**options: Any) -> AsyncGenerator[Place]:
     door = McpDoor(gateway, **options)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        who = dict(scope["headers"]).get(b"x-principal", b"anonymous").decode()
-        await door({**scope, "state": {"principal": who}}, receive, send)
+        who = dict(scope["headers"]).get(b"x-principal")
+        principal = ANONYMOUS if who is None else Principal(subject=who.decode(), method="key")
+        await door({**scope, "state": {PRINCIPAL: principal}}, receive, send)
 
     config = uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

@@ -198,7 +198,7 @@ async def test_what_the_client_puts_into_meta_goes_along_without_what_is_the_doo
         await place.modern("tools/call", {"name": "echo"}, meta=meta, headers={"X-Principal": "anna"})
         caller = place.gateway.seen[0]
         assert caller.meta == {"traceparent": "00-1-2-3", "com.example/x": 1}
-        assert caller.subject == "anna"
+        assert caller.principal.subject == "anna"
         assert caller.relays_input
         assert place.gateway.wanted == [True]
         assert not caller.wants_progress, "the response has gone out"

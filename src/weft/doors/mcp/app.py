@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from weft.doors.asgi import BadRequest, Receive, Scope, Send, answer_json, read_body
+from weft.doors.asgi import PRINCIPAL, BadRequest, Receive, Scope, Send, answer_json, read_body
 from weft.doors.mcp.faults import INVALID_PARAMS, Refusal, TooMuch, fault
 from weft.doors.mcp.headers import Fields
 from weft.doors.mcp.legacy import Legacy
@@ -20,7 +20,7 @@ from weft.doors.mcp.serves import Serves
 from weft.doors.mcp.sessions import Sessions
 from weft.doors.mcp.visits import Visit
 from weft.errors import nearest
-from weft.ports import is_object
+from weft.ports import ANONYMOUS, is_object
 
 TRACE_PARENT = b"traceparent"
 TRACE_CONTEXT = (TRACE_PARENT, b"tracestate", b"baggage")
@@ -29,8 +29,8 @@ TRACE_CONTEXT = (TRACE_PARENT, b"tracestate", b"baggage")
 class McpDoor:
     """The door for MCP clients that come over HTTP.
 
-    `key` signs session ids and must be the same in all workers; who a client is stands in the scope's `state`, under
-    `principal`, put there by whoever has made sure of it. `exceeded` counts the limits that messages were over.
+    `key` signs session ids and must be the same in all workers; who a client is stands in the scope's `state`.
+    `exceeded` counts the limits that messages were over.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class McpDoor:
             raise self._no_view(view)
         state: dict[str, Any] = scope.get("state") or {}
         fields = Fields(scope["headers"])
-        return Visit(view, state.get("principal") or "anonymous", fields, fields.version(), receive, send)
+        return Visit(view, state.get(PRINCIPAL, ANONYMOUS), fields, fields.version(), receive, send)
 
     def _no_view(self, view: str) -> Refusal:
         known = sorted(self._gateway.views())

@@ -10,7 +10,7 @@ from weft.doors.mcp.methods import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, 
 from weft.doors.mcp.questions import Questions, Tell
 from weft.doors.mcp.sessions import Agreed
 from weft.gateway.callers import cannot_ask
-from weft.ports import is_object
+from weft.ports import Principal, is_object
 from weft.upstreams.asking import ASKABLE
 from weft.upstreams.session import LEVELS
 
@@ -21,15 +21,15 @@ BEFORE_ALL = float("-inf")
 class Client:
     """The client of one request; nothing reaches it after the response."""
 
-    __slots__ = ("_last", "_meta", "_tell", "subject")
+    __slots__ = ("_last", "_meta", "_tell", "principal")
 
     relays_input = False
 
-    def __init__(self, tell: Tell | None, *, subject: str, meta: Mapping[str, Any]) -> None:
+    def __init__(self, tell: Tell | None, *, principal: Principal, meta: Mapping[str, Any]) -> None:
         self._tell = tell
         self._meta = meta
         self._last = BEFORE_ALL
-        self.subject = subject
+        self.principal = principal
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -115,13 +115,13 @@ class LegacyClient(Client):
         self,
         tell: Tell | None,
         *,
-        subject: str,
+        principal: Principal,
         meta: Mapping[str, Any],
         agreed: Agreed,
         log_level: str,
         questions: Questions,
     ) -> None:
-        super().__init__(tell, subject=subject, meta=meta)
+        super().__init__(tell, principal=principal, meta=meta)
         self._agreed = agreed
         self._level = log_level
         self._questions = questions

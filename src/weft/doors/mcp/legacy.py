@@ -16,7 +16,7 @@ from weft.doors.mcp.questions import Questions, Tell, asked_by
 from weft.doors.mcp.serves import Serves
 from weft.doors.mcp.sessions import Agreed, Sessions
 from weft.errors import InfrastructureError
-from weft.ports import is_object
+from weft.ports import Principal, is_object
 from weft.upstreams.session import LEVELS
 
 
@@ -44,12 +44,14 @@ class Legacy:
         instructions = self._gateway.instructions(view)
         return told if instructions is None else {**told, "instructions": instructions}
 
-    def client(self, agreed: Agreed, params: Mapping[str, Any], *, subject: str, tell: Tell | None) -> LegacyClient:
+    def client(
+        self, agreed: Agreed, params: Mapping[str, Any], *, principal: Principal, tell: Tell | None
+    ) -> LegacyClient:
         """Return the client of a request of a session."""
         meta = params.get("_meta")
         return LegacyClient(
             tell,
-            subject=subject,
+            principal=principal,
             meta=meta if is_object(meta) else {},
             agreed=agreed,
             log_level=self._sessions.state(agreed.id).level,

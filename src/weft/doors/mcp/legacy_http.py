@@ -63,7 +63,7 @@ class LegacySessions:
             self._gateway,
             reply.tell_once,
             view=visit.view,
-            subject=visit.subject,
+            principal=visit.principal,
             methods=set(FLAGS.values()),
             uris=state.uris,
         )
@@ -99,7 +99,9 @@ class LegacySessions:
         id_, method = message["id"], message["method"]
         params: dict[str, Any] = message.get("params") or {}
         reply = visit.reply()
-        client = self._legacy.client(agreed, params, subject=visit.subject, tell=reply.tell if reply.streams else None)
+        client = self._legacy.client(
+            agreed, params, principal=visit.principal, tell=reply.tell if reply.streams else None
+        )
         work = self._legacy.serve(agreed, visit.view, method, params, client)
         running = self._sessions.state(agreed.id).running
         # The protocol says that a client which goes away should not be taken to cancel its request, since it may come

@@ -13,7 +13,7 @@ from weft.doors.mcp.methods import SUBSCRIPTION_ID
 from weft.doors.mcp.serves import Event, Serves
 from weft.errors import LimitExceeded, WeftError
 from weft.gateway.callers import Nobody
-from weft.ports import is_array, is_object
+from weft.ports import Principal, is_array, is_object
 
 UPDATED = "notifications/resources/updated"
 FLAGS = {
@@ -36,7 +36,7 @@ class Listening:
         tell: Callable[[dict[str, Any]], object],
         *,
         view: str | None,
-        subject: str,
+        principal: Principal,
         methods: Collection[str],
         uris: Collection[str],
         meta: Mapping[str, Any] | None = None,
@@ -44,7 +44,7 @@ class Listening:
         self._gateway = gateway
         self._tell = tell
         self._view = view
-        self._caller = Nobody(subject=subject)
+        self._caller = Nobody(principal=principal)
         self._methods = methods
         self.uris = uris
         self._held: set[str] = set()

@@ -48,7 +48,7 @@ class ModernPosts:
         reply = visit.reply()
         if method == "subscriptions/listen":
             return await self._listen(visit, id_, params, reply)
-        client = ModernClient(reply.tell if reply.streams else None, subject=visit.subject, meta=meta)
+        client = ModernClient(reply.tell if reply.streams else None, principal=visit.principal, meta=meta)
         work = self._modern.serve(visit.view, method, params, client)
         return await Exchange(reply).run(work, id_=id_, method=method, era="modern", receive=visit.receive)
 
@@ -73,7 +73,7 @@ class ModernPosts:
             self._gateway,
             reply.tell_once,
             view=visit.view,
-            subject=visit.subject,
+            principal=visit.principal,
             methods={FLAGS[flag] for flag in flags},
             uris=uris,
             meta=tag(id_),

@@ -19,7 +19,7 @@ from weft.doors.mcp.modern import Modern, check_version, envelope, is_modern
 from weft.doors.mcp.pipes import Incoming, Outgoing, standard_pipes
 from weft.doors.mcp.serves import Serves
 from weft.doors.mcp.sessions import Agreed, Sessions, agree
-from weft.ports import is_object
+from weft.ports import ANONYMOUS, Principal, is_object
 
 GRACE = 1.5
 """For how long requests may still be answered when stdin has ended; clients wait 2 s before they use force."""
@@ -46,14 +46,14 @@ class StdioDoor:
         incoming: int | None = None,
         outgoing: int | None = None,
         view: str | None = None,
-        subject: str = "anonymous",
+        principal: Principal = ANONYMOUS,
         limits: MessageLimits | None = None,
         ttl_ms: int = 0,
     ) -> None:
         self._gateway = gateway
         self._fds = (incoming, outgoing)
         self._view = view
-        self._subject = subject
+        self._principal = principal
         self._limits = limits or MessageLimits()
         self._modern = Modern(gateway, ttl_ms=ttl_ms)
         self._sessions = Sessions()
@@ -124,7 +124,7 @@ class StdioDoor:
             check_version(meta[PROTOCOL_VERSION])
             self._start(self._serve_modern(id_, method, params, meta), id_, method, "modern")
         elif self._agreed is not None:
-            client = self._legacy.client(self._agreed, params, subject=self._subject, tell=self._tell)
+            client = self._legacy.client(self._agreed, params, principal=self._principal, tell=self._tell)
             work = self._legacy.serve(self._agreed, self._view, method, params, client)
             self._start(work, id_, method, "legacy")
         elif method == "ping":
@@ -183,7 +183,7 @@ class StdioDoor:
         await self._modern.check_method(method, self._view)
         if method == "subscriptions/listen":
             return await self._listen(id_, params)
-        client = ModernClient(self._tell, subject=self._subject, meta=meta)
+        client = ModernClient(self._tell, principal=self._principal, meta=meta)
         return await self._modern.serve(self._view, method, params, client)
 
     async def _listen(self, id_: str | int, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class StdioDoor:
 
     def _listening(self, methods: set[str], meta: dict[str, Any] | None) -> Listening:
         return Listening(
-            self._gateway, self._tell, view=self._view, subject=self._subject, methods=methods, uris=(), meta=meta
+            self._gateway, self._tell, view=self._view, principal=self._principal, methods=methods, uris=(), meta=meta
         )
 
     def _tell(self, message: dict[str, Any], *, droppable: bool = False) -> None:

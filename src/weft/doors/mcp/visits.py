@@ -9,13 +9,14 @@ from weft.doors.mcp.exchange import Watch
 from weft.doors.mcp.headers import Fields
 from weft.doors.mcp.listening import Listening
 from weft.doors.mcp.streams import Reply
+from weft.ports import Principal
 
 
 class Visit(NamedTuple):
     """A client at the door: where, who, with which headers."""
 
     view: str | None
-    subject: str
+    principal: Principal
     fields: Fields
     version: str | None
     receive: Receive
@@ -24,7 +25,7 @@ class Visit(NamedTuple):
     @property
     def bound(self) -> str:
         """What a session is bound to: where it began, and who began it."""
-        return repr((self.view, self.subject))
+        return repr((self.view, self.principal.id))
 
     def reply(self) -> Reply:
         """Return the response to be made, a stream only for a client that takes one."""
