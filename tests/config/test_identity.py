@@ -10,31 +10,25 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from weft.config.identity import Identity, PolicyRules, QuotaRules
-from weft.config.settings import Setting, described
+from weft.config import Config
+from weft.config.identity import Identity
 from weft.errors import Problem
 from weft.ir.normalise import problem_of
 
 SECRET = "s3cret-" * 6
+MUTUAL = "listen: {tls: {cert: ca.pem, key: ca.pem, clientCa: ca.pem}}"
+FINGERPRINT = "0123456789abcdef" * 4
 JWT = "issuer: https://i.example, audience: https://g.example/mcp"
 
 
-class Sections(Setting):
-    """The sections as weft.yaml will have them."""
-
-    identity: Identity = described(Identity(), "Who calls.")
-    policy: PolicyRules = described((), "What they may do.")
-    quotas: QuotaRules = described((), "How often.")
-
-
-def made(text: str, folder: Path | None = None) -> Sections:
-    return Sections.model_validate(yaml.safe_load(text), context=folder)
+def made(text: str, folder: Path | None = None) -> Config:
+    return Config.model_validate(yaml.safe_load(text), context=folder)
 
 
 def refused(text: str, folder: Path | None = None) -> list[Problem]:
     value: Mapping[str, Any] = yaml.safe_load(text)
     with pytest.raises(ValidationError) as caught:
-        Sections.model_validate(value, context=folder)
+        Config.model_validate(value, context=folder)
     return [problem_of(one, value) for one in caught.value.errors(include_url=False)]
 
 
@@ -128,6 +122,10 @@ def test_everything_can_be_written(tmp_path: Path):
         ("identity: {proxies: {trusted: [10.0.0.1], certificates: [abcd]}}", "InvalidFingerprint", None),
         ("identity: {onUntrustedIdentityHeader: strip}", None, "/identity/onUntrustedIdentityHeader"),
         ("identity: {anonymus: deny}", "UnknownKey", "/identity/anonymus"),
+        ("identity: {certificates: {a: agent@1.0.0}}", "MissingKey", "/identity/certificates"),
+        (f"{MUTUAL}\nidentity: {{certificates: {{a: agent@latest}}}}", "InvalidAgent", "/identity/certificates/a"),
+        (f"{MUTUAL}\nidentity: {{certificates: {{a: 1}}}}", "WrongType", "/identity/certificates/a"),
+        (f"{MUTUAL}\nidentity: {{certificates: [a]}}", "WrongType", "/identity/certificates"),
         ("policy: [{effect: allow}]", "MissingKey", "/policy/0"),
         ("policy: [{name: a}]", "ExactlyOne", "/policy/0"),
         ("policy: [{name: a, effect: deny, callerMustAlsoHave: true}]", "ExactlyOne", "/policy/0"),
@@ -142,6 +140,7 @@ def test_everything_can_be_written(tmp_path: Path):
     ],
 )
 def test_a_mistake_is_told_with_its_place(text: str, code: str | None, pointer: str | None, tmp_path: Path):
+    (tmp_path / "ca.pem").touch()
     problems = refused(text, tmp_path)
     assert len(problems) == 1, problems
     assert code is None or problems[0].code == code
@@ -152,6 +151,43 @@ def test_a_mistake_is_told_with_its_place(text: str, code: str | None, pointer: 
 def test_all_mistakes_are_told_at_once():
     problems = refused("identity: {anonymous: maybe}\npolicy: [{name: a, effect: x}, {effect: allow}]\nquotas: [{}]")
     assert len(problems) >= 5
+
+
+@pytest.mark.req("REG-38")
+def test_a_client_certificate_names_an_agent_by_its_common_name_or_its_hash(tmp_path: Path):
+    (tmp_path / "ca.pem").touch()
+    colons = ":".join(FINGERPRINT[at : at + 2] for at in range(0, 64, 2)).upper()
+    agents = f'{{"Reports ${{x}}": report-agent@1.2.0, "{colons}": writer}}'
+    config = made(f"{MUTUAL}\nidentity: {{certificates: {agents}}}", tmp_path)
+    assert config.identity.certificates == {"Reports ${x}": "report-agent@1.2.0", FINGERPRINT: "writer"}
+    assert config.identity.authenticates
+    assert not config.identity.admits_anonymous(loopback=False)
+    assert config.shown()["identity"]["certificates"] == config.identity.certificates
+
+
+def test_a_certificate_that_nobody_is_asked_for_names_nobody(tmp_path: Path):
+    (tmp_path / "ca.pem").touch()
+    text = "listen: {tls: {cert: ca.pem, key: ca.pem}}\nidentity: {certificates: {a: agent}, anonymous: maybe}"
+    told = {one.loc: one for one in refused(text, tmp_path)}
+    assert set(told) == {("identity", "certificates"), ("identity", "anonymous")}
+    problem = told["identity", "certificates"]
+    assert "listen.tls.clientCa" in problem.message
+    assert problem.expected == "listen.tls with cert, key and clientCa"
+    assert made("identity: {certificates: {}}").identity.certificates == {}
+
+
+def test_a_certificate_cannot_be_two_agents(tmp_path: Path):
+    (tmp_path / "ca.pem").touch()
+    names = f"{{{FINGERPRINT}: a, {FINGERPRINT.upper()}: b}}"
+    (problem,) = refused(f"{MUTUAL}\nidentity: {{certificates: {names}}}", tmp_path)
+    assert (problem.code, problem.loc[-1]) == ("DuplicateName", FINGERPRINT.upper())
+    assert problem.expected == "each certificate once"
+
+
+def test_a_certificate_without_a_name_is_refused(tmp_path: Path):
+    (tmp_path / "ca.pem").touch()
+    problems = refused(f"{MUTUAL}\nidentity: {{certificates: {{'': a}}}}", tmp_path)
+    assert [one.code for one in problems] == ["EmptyText"]
 
 
 def test_a_secret_that_is_refused_is_not_shown():

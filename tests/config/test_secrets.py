@@ -20,6 +20,10 @@ def server(text: str) -> str:
     return f"servers: {{s: {{url: 'https://h.example/', headers: {{Authorization: \"{text}\"}}}}}}"
 
 
+def proxies(secrets: str) -> str:
+    return f"identity: {{proxies: {{trusted: [unix], secrets: {secrets}}}}}"
+
+
 def test_a_variable_stands_inside_any_text(tmp_path: Path):
     config = loaded(
         tmp_path,
@@ -114,6 +118,15 @@ def test_no_problem_shows_what_a_reference_stands_for(tmp_path: Path, text: str)
         f"servers: {{s: {{url: 'https://h/', headers: {CANARY}}}}}",
         f"servers: {{s: {{command: [x], env: [{CANARY}]}}}}",
         "servers: {s: {command: npx x --token ghp_canary5d41402abc5d41402abc}}",
+        f"servers: [{{headers: {{Authorization: {CANARY}}}}}]",
+        proxies(f"[{CANARY}]"),
+        proxies(CANARY),
+        proxies(f"{{a: {CANARY}}}"),
+        proxies(f"[[{CANARY}]]"),
+        proxies(f"[{{a: {CANARY}}}]"),
+        f"identity: {{proxies: {{secrets: [{CANARY}]}}}}",
+        f"identity: {{proxies: [{{trusted: [unix], secrets: [{CANARY}]}}]}}",
+        f"identity: [{{proxies: {{trusted: [unix], secrets: [{CANARY}]}}}}]",
     ],
 )
 def test_no_problem_shows_a_secret_that_stands_there_as_text(tmp_path: Path, text: str):
@@ -140,6 +153,47 @@ def test_a_secret_as_text_is_a_warning_and_is_not_shown(tmp_path: Path):
     ]  # fmt: skip
     told = json.dumps(config.shown()) + "".join(map(str, config.problems))
     assert not {CANARY, "hunter2", "sk-proj"} & {part for part in (CANARY, "hunter2", "sk-proj") if part in told}
+
+
+@pytest.mark.parametrize("reference", ["${env:SIGNING}", "file:signing"])
+def test_a_proxy_s_secret_comes_by_reference_and_is_shown_as_that(tmp_path: Path, reference: str):
+    (tmp_path / "signing").write_text(CANARY * 3 + "\n")
+    config = loaded(tmp_path, proxies(f"['{reference}']"), {"SIGNING": CANARY * 3})
+    assert config.identity.proxies is not None
+    assert (config.identity.proxies.secrets, config.problems) == ((CANARY * 3,), ())
+    assert config.shown()["identity"]["proxies"]["secrets"] == [reference]
+    assert CANARY not in f"{config!r} {config.model_dump_json()}"
+
+
+def test_a_proxy_s_secret_that_is_too_short_is_told_by_its_reference(tmp_path: Path):
+    (problem,) = refused(tmp_path, proxies("['${env:SIGNING}']"), {"SIGNING": CANARY})
+    assert (problem.code, problem.pointer) == ("WeakSecret", "/identity/proxies/secrets/0")
+    assert CANARY not in f"{problem} {problem.to_json()}"
+
+
+def test_a_proxy_s_secret_as_text_is_a_warning_and_is_not_shown(tmp_path: Path):
+    words = "correct horse battery staple and more"
+    config = loaded(tmp_path, proxies(f"[{words}]"))
+    assert [(one.code, one.severity, one.pointer) for one in config.problems] == [
+        ("LiteralSecret", "warning", "/identity/proxies/secrets/0")
+    ]
+    assert "file:/path" in str(config.problems[0].expected)
+    assert "horse" not in json.dumps(config.shown()) + "".join(map(str, config.problems))
+
+
+def test_what_is_public_is_shown_though_it_looks_like_a_secret(tmp_path: Path):
+    fingerprint, audience = "0123456789abcdef" * 4, "Ab3dEf6hIj9kLm2nOp5qRs8tUv"
+    config = loaded(
+        tmp_path,
+        "identity:\n"
+        f"  proxies: {{trusted: [unix], certificates: ['{fingerprint}']}}\n"
+        f"  jwt: [{{issuer: a, audience: {audience}, jwks: 'https://i.example/k'}}]\n",
+    )
+    assert looks_secret(fingerprint)
+    assert looks_secret(audience)
+    assert config.problems == ()
+    shown = config.shown()["identity"]
+    assert (shown["proxies"]["certificates"], shown["jwt"][0]["audience"]) == ([fingerprint], [audience])
 
 
 def test_a_secret_that_would_go_unprotected_is_a_warning(tmp_path: Path):

@@ -15,6 +15,7 @@ from pydantic import (
     PrivateAttr,
     Strict,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -83,8 +84,30 @@ def _fingerprint(text: str) -> str:
     return bare
 
 
+def _holders(agents: dict[str, str]) -> dict[str, str]:
+    """Return the agents by common name or SHA-256, the latter as weft writes it."""
+    made = dict[str, str]()
+    for name, agent in agents.items():
+        bare = name.replace(":", "").lower()
+        holder = bare if _FINGERPRINT.fullmatch(bare) else name
+        if holder in made:
+            told = f"the certificate {shown(name)} is there twice"
+            raise refuse("DuplicateName", told, value=shown(name), expected="each certificate once", at=(name,))
+        made[holder] = agent
+    return made
+
+
 Name = Annotated[Text, AfterValidator(_not_empty)]
+Holder = Annotated[str, AfterValidator(_not_empty)]
+"""What names a certificate. References are not looked for in keys, so it is not a Text."""
 Agent = Annotated[Text, AfterValidator(_agent)]
+Audience = Annotated[
+    tuple[Name, ...],
+    Strict(False),
+    BeforeValidator(_several),
+    AfterValidator(_some),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
 Condition = Annotated[Text, AfterValidator(expression(compile_rule))]
 
 
@@ -102,9 +125,7 @@ class Jwt(Setting):
     """An issuer whose tokens (JWT) are taken."""
 
     issuer: Name = described(..., "The `iss` of its tokens, exactly.")
-    audience: Annotated[tuple[Name, ...], Strict(False), BeforeValidator(_several), AfterValidator(_some)] = described(
-        ..., "What this gateway is called in their `aud`; one or several."
-    )
+    audience: Audience = described(..., "What this gateway is called in their `aud`; one or several.")
     jwks: Name = described(..., "Its public keys: a file, or an `https://` URL.")
     algorithms: Annotated[tuple[Literal["RS256", "ES256", "EdDSA"], ...], Strict(False), AfterValidator(_some)] = (
         described(("RS256", "ES256", "EdDSA"), "What its tokens may be signed with.")
@@ -175,11 +196,18 @@ class Identity(Setting):
     jwt: Annotated[tuple[Jwt, ...], Strict(False)] = described((), "Issuers whose tokens are taken.")
     key_file: AnyPath | None = described(None, "The file of API keys, which `weft key` writes.")
     proxies: TrustedProxies | None = described(None, "Proxies that say who calls.")
+    certificates: Annotated[dict[Holder, Agent], AfterValidator(_holders)] = described(
+        {},
+        "The agent, as `name@1.2.0`, of a client certificate, by the common name of its subject or by its SHA-256; "
+        "needs listen.tls.clientCa.",
+    )
     allow_self_asserted: Flag | None = described(
         None, "Whether X-Agent-* headers of anybody are believed.  [default: on a loopback bind, without proxies]"
     )
     anonymous: Literal["allow", "deny"] | None = described(
-        None, "Whether callers without a credential are let in.  [default: allow on a loopback bind, else deny]"
+        None,
+        "Whether callers without a credential are let in.  "
+        "[default: allow on a loopback bind or when nothing above proves who calls, else deny]",
     )
     on_untrusted_identity_header: Literal["reject", "ignore"] = described(
         "reject", "What is done with X-Agent-* headers of those who may not send them."
@@ -200,7 +228,7 @@ class Identity(Setting):
     @property
     def authenticates(self) -> bool:
         """Whether there is anything that callers can prove themselves with."""
-        return bool(self.jwt) or self.key_file is not None or self.proxies is not None
+        return bool(self.jwt or self.key_file or self.proxies or self.certificates)
 
     def believes_headers(self, *, loopback: bool) -> bool:
         """Tell whether X-Agent-* headers of anybody count."""

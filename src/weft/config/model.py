@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import getitem
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
 
 from weft.config.checks import check_server_key, check_store_name, check_view_name
+from weft.config.governance import Audit, LockRule
+from weft.config.identity import Identity, PolicyRules, QuotaRules
 from weft.config.secrets import literal_secrets
 from weft.config.sections import (
     Admin,
@@ -26,11 +29,10 @@ from weft.config.sections import (
 from weft.config.server import CHILD_ONLY, HTTP_ONLY, Server
 from weft.config.settings import Seconds, Setting, described
 from weft.errors import Problem
+from weft.ir.nodes import refuse
+from weft.ports import is_object
 
 NOT_YET: Mapping[str, str] = {
-    "identity": "who calls cannot be told apart yet: everybody on this machine may call",
-    "policy": "who may call what cannot be ruled yet",
-    "audit": "there is no audit log yet",
     "groups": "groups of tools are not served yet",
 }
 """Sections that a later version has; to ignore them would be to promise what does not hold."""
@@ -51,6 +53,11 @@ class Config(Setting):
     servers: dict[ServerKey, Server] = described({}, "The MCP servers, each under its `name` or `name@1.2.0`.")
     names: Names = described(Names(), "What tools are called.")
     views: dict[ViewName, View] = described({}, "Selections of tools, each at `/mcp/{name}`.")
+    identity: Identity = described(Identity(), "How weft knows who calls.")
+    policy: PolicyRules = described((), "Who may call what; without a rule that allows, what none denies is allowed.")
+    quotas: QuotaRules = described((), "How often tools may be called.")
+    lock: LockRule = described({}, "What is done about tools that nobody approved.", validate_default=True)
+    audit: Audit | None = described(None, "The audit log; there is none unless this is given.")
     stores: dict[StoreName, Store] = described({}, "Where stateful patterns keep what they know, by name.")
     limits: CallLimits = described(CallLimits(), "How much is allowed.")
     egress: Egress = described(Egress(), "What weft may reach beside the servers.")
@@ -65,6 +72,14 @@ class Config(Setting):
         for key, server in self.servers.items():
             server._key = key  # pyright: ignore[reportPrivateUsage]  (only the section knows the key)
         return self
+
+    @classmethod
+    def faults(cls, given: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
+        """Yield that client certificates say who calls, and that no client is asked for one."""
+        if _at(given, "identity", "certificates") and not _at(given, "listen", "tls", "clientCa"):
+            told = "no client is asked for a certificate: there is no listen.tls.clientCa"
+            wanted = "listen.tls with cert, key and clientCa"
+            yield refuse("MissingKey", told, expected=wanted, at=("identity", "certificates"))
 
     @property
     def file(self) -> Path | None:
@@ -91,12 +106,13 @@ class Config(Setting):
         told: list[str] = []
         if self.stores:
             told.append(f"stores: {', '.join(self.stores)}: this version has no pattern that keeps anything yet")
-        if "runtime" in self.registry.validation.model_fields_set:
-            told.append("registry.validation.runtime: this version checks names and types, whatever is written here")
-        if self.listen.public_url is not None:
-            told.append("listen.publicUrl: only `weft export` uses it; names of a proxy go into listen.allowedHosts")
-        if "per_principal" in self.limits.model_fields_set:
-            told.append("limits.perPrincipal: callers cannot be told apart yet; limits.inFlight holds for all of them")
         if self.telemetry.otel.endpoint is not None:
             told.append("telemetry.otel.endpoint: set it with OTEL_EXPORTER_OTLP_ENDPOINT")
         return told
+
+
+def _at(value: Any, *place: str) -> Any:
+    """Return what stands at a place of the settings as they were written, or None."""
+    for key in place:
+        value = value.get(key) if is_object(value) else None
+    return value

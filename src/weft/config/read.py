@@ -12,17 +12,15 @@ from pydantic import ValidationError
 
 from weft.config.checks import is_allowed, is_loopback
 from weft.config.model import NOT_YET, Config
-from weft.config.secrets import References, holds_secret, literal_secret, literal_secrets
+from weft.config.secrets import References, holds_secret, leads_to_secret, literal_secret, literal_secrets
 from weft.errors import DocumentInvalid, Loc, Problem, errors_in
 from weft.ir.normalise import placed, problem_of
 from weft.ir.read import DocumentLimits, Source, read_file
-from weft.ports import is_object
 
 DEFAULT = Path("weft.yaml")
 LIMITS = DocumentLimits(bytes=4 << 20, depth=64, nodes=100_000)
-SENSITIVE = frozenset({"headers", "env", "auth", "args", "command"})
+SENSITIVE = frozenset({"headers", "env", "auth", "args", "command", "secrets"})
 """Keys below which nothing is shown: a secret may stand there as text."""
-ENFORCED = ("unknownCaller", "undeclaredDependency")
 
 
 def load_config(path: Path | None, env: Mapping[str, str]) -> Config:
@@ -78,16 +76,6 @@ def _not_yet(written: Mapping[str, Any]) -> Iterator[Problem]:
                 code="NotThereYet", message=f"this version of weft does not have {key!r}: {why}", loc=(key,),
                 expected=f"no {key!r}",
             )  # fmt: skip
-    runtime: Any = written
-    for key in (place := ("registry", "validation", "runtime")):
-        runtime = runtime.get(key) if is_object(runtime) else None
-    for key in ENFORCED:
-        if is_object(runtime) and runtime.get(key) == "deny":
-            why = "callers cannot be told apart"
-            yield Problem(
-                code="NotThereYet", message=f"this version of weft cannot enforce {key!r}: {why}", loc=(*place, key),
-                value="'deny'", expected="allow or warn",
-            )  # fmt: skip
 
 
 def _discreet(problem: Problem, references: Mapping[Loc, str]) -> Problem:
@@ -97,13 +85,20 @@ def _discreet(problem: Problem, references: Mapping[Loc, str]) -> Problem:
         return problem
     if problem.loc in references:
         told = f"'{references[problem.loc]}'"
-    elif holds_secret(problem.loc) or problem.code == "MissingKey" or SENSITIVE & {*map(str, problem.loc)}:
+    elif _is_sensitive(problem, value):
         told = None
     else:
         return problem
     if problem.code in ("UnknownKey", "WrongKey", "InvalidName", "InvalidHeader"):
         return problem
     return replace(problem, value=told, message=message.replace(value, told or "this"), suggestion=None)
+
+
+def _is_sensitive(problem: Problem, value: str) -> bool:
+    """Tell whether a secret may be in the value that a problem shows; a list or an object may have one inside."""
+    if leads_to_secret(problem.loc) and value.startswith(("[", "{")):
+        return True
+    return holds_secret(problem.loc) or problem.code == "MissingKey" or not SENSITIVE.isdisjoint(map(str, problem.loc))
 
 
 def _in_clear(config: Config) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,15 @@ HOLDERS: tuple[Loc, ...] = (
     ("servers", "*", "auth", "clientSecret"),
     ("stores", "*", "url"),
     ("egress", "proxy"),
+    ("identity", "proxies", "secrets", "*"),
 )
 """Where `file:PATH` is a reference; elsewhere it is text."""
+PUBLIC: tuple[Loc, ...] = (
+    ("identity", "proxies", "certificates", "*"),
+    ("identity", "jwt", "*", "audience"),
+    ("identity", "jwt", "*", "audience", "*"),
+)
+"""Where texts have the form of a secret and are none."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -112,9 +119,18 @@ class References:
 
 def holds_secret(loc: Loc) -> bool:
     """Tell whether a secret may stand at a place."""
+    return _is_among(loc, HOLDERS)
+
+
+def leads_to_secret(loc: Loc) -> bool:
+    """Tell whether a secret may stand below a place."""
+    return _is_among(loc, [holder[: len(loc)] for holder in HOLDERS if len(loc) < len(holder)])
+
+
+def _is_among(loc: Loc, places: Iterable[Loc]) -> bool:
     return any(
-        len(loc) == len(holder) and all(part in ("*", step) for part, step in zip(holder, loc, strict=True))
-        for holder in HOLDERS
+        len(loc) == len(place) and all(part in ("*", step) for part, step in zip(place, loc, strict=True))
+        for place in places
     )
 
 
@@ -145,8 +161,11 @@ def looks_secret(text: str) -> bool:
 def literal_secrets(value: Any) -> Iterator[Loc]:
     """Yield the place of each text of a document that looks like a secret."""
     for loc, text in _texts(value, ()):
+        if _is_among(loc, PUBLIC):
+            continue
         if text and not REFERENCE.search(text) and not (text.startswith("file:") and holds_secret(loc)):
-            named = holds_secret(loc) and loc[-1] not in ("url", "clientId", "proxy") and is_secret_name(str(loc[-1]))
+            name = next((part for part in reversed(loc) if isinstance(part, str)), "")
+            named = holds_secret(loc) and name not in ("url", "clientId", "proxy") and is_secret_name(name)
             if named or looks_secret(text):
                 yield loc
 

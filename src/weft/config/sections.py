@@ -202,7 +202,9 @@ class CallLimits(Setting):
     nodes: Count = described(100_000, "Values in the JSON of a request.")
     string: Size = described(256 << 10, "One name or URI of a request; arguments may be longer.")
     in_flight: Count = described(1024, "Calls at the same time.")
-    per_principal: Count = described(64, "Calls at the same time of one caller.")
+    per_principal: Count = described(
+        64, "Calls at the same time of one caller that is known; those who are not share limits.inFlight."
+    )
     rate: Count | None = described(None, "Requests a second of one caller, with bursts of twice as many.")
     in_flight_bytes: Size = described(256 << 20, "What requests and results at the same time hold.")
     connections_per_address: Count = described(256, "Connections of one address.")
