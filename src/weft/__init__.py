@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from weft.dsl.compositions import Composition, compile, composition, named
     from weft.dsl.local import python_tool
     from weft.dsl.references import agent, constant, construct, from_input, from_previous, from_step, tool
+    from weft.dsl.registry import RegistryBuilder
     from weft.expr.comparisons import (
         contains,
         eq,
@@ -44,6 +45,7 @@ __all__ = [
     "Composition",
     "Json",
     "Op",
+    "RegistryBuilder",
     "agent",
     "coalesce",
     "compile",
@@ -103,6 +105,7 @@ _HOMES = {
     "weft.dsl.references": (
         "agent", "constant", "construct", "from_input", "from_previous", "from_step", "tool",
     ),
+    "weft.dsl.registry": ("RegistryBuilder",),
     "weft.expr.comparisons": (
         "contains", "eq", "gt", "gte", "is_error", "is_not_null", "is_null", "lt", "lte", "ne", "one_of",
     ),

@@ -31,6 +31,8 @@ class ToolRef:
     server: str | None = None
     version: str | None = None
     skill: str | None = None
+    known_as: str | None = field(default=None, compare=False)
+    """Which tool of the registry stands for it, as `name` or `name@version`."""
 
     def __str__(self) -> str:
         at = f"@{self.version}" if self.version else ""
@@ -96,7 +98,7 @@ class Upstream(Protocol):
         ...
 
 
-Method = Literal["jwt", "key", "proxy", "header", "none"]
+Method = Literal["jwt", "key", "certificate", "proxy", "header", "none"]
 Strength = Literal["none", "asserted", "proven"]
 """How sure it is: said by the caller itself, said by a proxy that proved itself, or proven by a credential."""
 

@@ -15,11 +15,10 @@ from weft.doors.sites import Site
 from weft.dsl.local import LocalTools, PythonTool
 from weft.gateway.callers import Nobody
 from weft.gateway.gateway import Gateway
-from weft.gateway.live import Content, Naming
+from weft.gateway.live import Content
 from weft.ir.document import Document
 from weft.ir.normalise import parse
 from weft.ir.read import read
-from weft.run.limits import Limits
 from weft.upstreams.spec import ServerSpec
 
 Tools = Sequence[PythonTool[..., Any]]
@@ -39,9 +38,14 @@ class Client(Nobody):
 
 def document(*tools: Mapping[str, Any]) -> Document:
     """Return a registry of these tools."""
-    parsed = parse(read(orjson.dumps({"schemaVersion": "1.0", "tools": list(tools)}), format="json"))
+    return whole({"schemaVersion": "1.0", "tools": list(tools)})
+
+
+def whole(registry: Mapping[str, Any]) -> Document:
+    """Return a registry as it is served."""
+    parsed = parse(read(orjson.dumps(registry), format="json"))
     assert not parsed.problems, parsed.problems
-    return parsed.document
+    return parsed.resolved
 
 
 @contextlib.asynccontextmanager
@@ -62,17 +66,18 @@ async def server(*tools: PythonTool[..., Any]) -> AsyncGenerator[str]:
 async def gateway(
     servers: Mapping[str, Tools],
     *definitions: Mapping[str, Any],
-    naming: Naming | None = None,
-    limits: Limits | None = None,
+    registry: Mapping[str, Any] | None = None,
+    **given: Any,
 ) -> AsyncGenerator[Gateway]:
-    """Put a gateway in front of servers, by their keys."""
+    """Put a gateway in front of servers, by their keys; `registry` is a whole one, in the place of definitions."""
     async with contextlib.AsyncExitStack() as stack:
         specs: list[ServerSpec] = []
         for key, tools in servers.items():
             name, _, version = key.partition("@")
             url = await stack.enter_async_context(server(*tools))
             specs.append(ServerSpec(name=name, version=version or None, url=url))
-        made = Gateway(specs, content=Content(document(*definitions)), naming=naming, limits=limits)
+        content = Content(document(*definitions) if registry is None else whole(registry))
+        made = Gateway(specs, content=content, **given)
         await made.start()
         stack.push_async_callback(made.close)
         await made.ready()

@@ -12,9 +12,9 @@ from tests.gateway.served import Client, call, document, gateway, server, tools_
 from weft.dsl.local import LocalTools
 from weft.errors import InputError, NotFound
 from weft.expr.schemas import compile_schema
-from weft.gateway.catalogue import ViewRule
 from weft.gateway.gateway import Gateway
 from weft.gateway.live import Content, Event, Naming
+from weft.gateway.views import ViewRule
 from weft.run.limits import Limits
 from weft.upstreams.spec import ServerSpec
 

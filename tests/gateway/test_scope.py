@@ -54,11 +54,11 @@ class SmallBook:
     def depends_on(self, entity: Entity) -> tuple[Ref, ...]:
         return entity.depends
 
-    def closure(self, entity: Entity) -> frozenset[Ref]:
+    def lent_by(self, entity: Entity) -> frozenset[Ref]:
         found = set(entity.depends)
         for ref in entity.depends:
             inner = self._by_key.get((ref.type, ref.name, ref.version))
-            found |= self.closure(inner) if inner is not None else set()
+            found |= self.lent_by(inner) if inner is not None else set()
         return frozenset(found)
 
 

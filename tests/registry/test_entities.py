@@ -136,8 +136,8 @@ def test_the_book_finds_entities_their_versions_and_all_that_they_reach():
     assert [one.kind for one in made.entities()] == ["schema"] * 2 + ["server"] + ["tool"] * 3 + ["agent"] * 2
     reader = made.agents["reader", "3.0.0"]
     assert made.depends_on(reader) == (read_,)
-    assert made.closure(reader) == made.closure(Reference("agent", "reader", "3.0.0")) == {read_, fetch, editor}
-    assert made.closure(fetch) == frozenset()
+    assert made.lent_by(made.tools["read", "1.0.0"]) == {fetch, editor}
+    assert made.lent_by(made.tools["fetch", "1.2.3"]) == frozenset()
     assert made.uses(made.tools["fetch", "1.2.3"]) == (
         Reference("server", "web", "1.2.0"),
         Reference("schema", "Page", "2.0.0"),
@@ -145,11 +145,30 @@ def test_the_book_finds_entities_their_versions_and_all_that_they_reach():
     )
 
 
-def test_the_closure_of_a_circle_ends():
+def test_what_a_circle_lends_ends():
     tools = [{"name": one, "version": "1.0.0", "spec": {"tool": other}} for one, other in (("a", "b"), ("b", "a"))]
     made = book({"schemaVersion": "2.0", "tools": tools})
     a, b = Reference("tool", "a", "1.0.0"), Reference("tool", "b", "1.0.0")
-    assert made.closure(a) == made.closure(b) == {a, b}
+    assert made.lent_by(made.tools["a", "1.0.0"]) == made.lent_by(made.tools["b", "1.0.0"]) == {a, b}
+
+
+def test_a_composition_lends_what_it_depends_on_and_what_only_servers_have():
+    steps = [{"tool": "charge"}, {"tool": "delete"}, {"tool": "raw"}, {"tool": {"name": "far", "server": "web"}}]
+    spec = {"pipeline": {"steps": [{"id": f"s{index}", "operation": one} for index, one in enumerate(steps)]}}
+    source = {"server": "bank", "serverVersion": "1.0.0", "tool": "x"}
+    inner = {"name": "inner", "version": "1.0.0", "spec": {"tool": "charge"}}
+    depends = [{"type": "tool", "name": one, "version": "1.0.0"} for one in ("charge", "inner")]
+    tools = [
+        *({"name": one, "version": "1.0.0", "source": source} for one in ("charge", "delete")),
+        inner,
+        {"name": "buy", "version": "1.0.0", "depends": depends, "spec": spec},
+        {"name": "open", "version": "1.0.0", "spec": spec},
+    ]
+    made = book({"schemaVersion": "2.0", "tools": tools})
+    charge, delete, inside = (Reference("tool", one, "1.0.0") for one in ("charge", "delete", "inner"))
+    raw, far = Reference("tool", "raw"), Reference("tool", "far")
+    assert made.lent_by(made.tools["buy", "1.0.0"]) == {charge, inside, raw, far}
+    assert made.lent_by(made.tools["open", "1.0.0"]) == {charge, delete, raw, far}
 
 
 def files(folder: Path, **documents: Any) -> Path:

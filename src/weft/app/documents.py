@@ -10,6 +10,9 @@ from typing import Any
 from weft.dsl.compositions import Compiled, Composition, compile
 from weft.dsl.local import LocalTools
 from weft.dsl.modules import PythonFile, read_module
+from weft.dsl.registry import RegistryBuilder
+from weft.dsl.registry_files import file_problems, registry_in
+from weft.dsl.registry_problems import planning_problems, problems_of
 from weft.errors import DocumentInvalid, NotFound, Problem, errors_in
 from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.loading import no_collection
@@ -19,7 +22,7 @@ from weft.plan.compiler import check, compile_document
 from weft.plan.snapshot import Snapshot
 from weft.ports import Clock, Invoke, ToolRef, ToolType, Upstream
 from weft.registry.book import Book
-from weft.registry.findings import Severities, as_severe
+from weft.registry.findings import Severities
 from weft.registry.graph import references
 from weft.registry.tools import find_tool, key_of
 from weft.registry.validate import SEED, validate
@@ -55,35 +58,6 @@ def load(path: Path) -> Parsed:
     return parse(read_file(path), folder=path.parent)
 
 
-def problems_of(
-    parsed: Parsed, upstream: Upstream | None = None, *, severities: Severities = SEED, allow: Iterable[str] = ()
-) -> list[Problem]:
-    """Return every problem of a document, in the order of its text.
-
-    `severities` say how strictly a registry is taken, and `allow` lists the private networks where its agents may be.
-    """
-    entities = validate(Book.of(parsed), severities, allow=allow)
-    problems = [*parsed.problems, *entities, *(parsed.located(one) for one in _checked(parsed, upstream, severities))]
-    return sorted(problems, key=lambda one: (one.file or "", one.line or 0, one.column or 0, one.pointer, one.code))
-
-
-def _checked(parsed: Parsed, upstream: Upstream | None, severities: Severities = SEED) -> list[Problem]:
-    """Return what planning finds, and a registry's own validation does not tell."""
-    document = parsed.resolved
-    # Once servers are listed, a tool that nobody registered cannot be on one of them.
-    elsewhere = frozenset[str]() if document.servers else None
-    found = check(document, upstream, known=parsed.broken, elsewhere=elsewhere)
-    if not document.versioned:
-        return found
-    told: list[Problem] = []
-    for problem in found:
-        if problem.code == "UnknownName" and elsewhere is not None:
-            told += as_severe(problem, severities.missing_entity)
-        elif problem.code != "Cycle":
-            told.append(problem)
-    return told
-
-
 @no_collection()
 def snapshot_of(parsed: Parsed, *upstreams: Upstream) -> Snapshot:
     """Check and compile a document; places in its text are looked up only when there is something to report.
@@ -92,7 +66,7 @@ def snapshot_of(parsed: Parsed, *upstreams: Upstream) -> Snapshot:
         DocumentInvalid: with every problem, when there is an error among them.
     """
     upstream = Upstreams(upstreams)
-    found = [*validate(Book.of(parsed)), *_checked(parsed, upstream)]
+    found = [*validate(Book.of(parsed)), *planning_problems(parsed, upstream)]
     if errors_in((*parsed.problems, *found)):
         raise DocumentInvalid(problems_of(parsed, upstream))
     return compile_document(parsed.resolved, upstream, problems=found)
@@ -117,6 +91,8 @@ class Registry:
     document: Document
     tools: Upstream
     problems: list[Problem]
+    parsed: Parsed | None = None
+    """As it was written; compositions in Python were not."""
 
     def valid(self) -> Registry:
         """Return this registry.
@@ -129,24 +105,30 @@ class Registry:
         return self
 
 
-def open_registry(path: Path) -> Registry:
-    """Read a registry from JSON or YAML, or compile it from Python.
+def open_registry(path: Path, *, severities: Severities = SEED, allow: Iterable[str] = ()) -> Registry:
+    """Read a registry from JSON or YAML, or compile it from Python; `problems_of` tells what the others are.
 
     Raises:
         DocumentInvalid: the file cannot be read at all.
     """
     if path.suffix == ".py":
-        return compile_file(read_module(path))[1]
+        return compile_file(read_module(path), severities=severities, allow=allow)[1]
     parsed = load(path)
-    return Registry(parsed.resolved, LocalTools(), problems_of(parsed))
+    return Registry(parsed.resolved, LocalTools(), problems_of(parsed, severities=severities, allow=allow), parsed)
 
 
-def compile_file(file: PythonFile, *, split: bool = False) -> tuple[Compiled, Registry]:
-    """Compile every composition of a Python file and check what came out.
+def compile_file(
+    file: PythonFile, *, split: bool = False, severities: Severities = SEED, allow: Iterable[str] = ()
+) -> tuple[Compiled, Registry]:
+    """Compile the registry that a Python file builds, else its compositions, and check what came out.
+
+    `split` is for compositions: the specs of a registry stay as they are.
 
     Raises:
-        DocumentInvalid: two compositions have the same name.
+        DocumentInvalid: two compositions have the same name, or the file builds two registries.
     """
+    if (builder := registry_in(file)) is not None:
+        return _built(builder, file_problems(file, builder, severities=severities, allow=allow))
     try:
         compiled = compile(*file.compositions, split=split)
     except DocumentInvalid as error:
@@ -157,6 +139,11 @@ def compile_file(file: PythonFile, *, split: bool = False) -> tuple[Compiled, Re
     found = check(compiled.document, _Declared(compiled, tools), known=named)
     placed = [file.placed(problem, compiled.document) for problem in found]
     return compiled, Registry(compiled.document, tools, placed)
+
+
+def _built(builder: RegistryBuilder, problems: list[Problem]) -> tuple[Compiled, Registry]:
+    parsed, tools = builder.build(), builder.local()
+    return Compiled(parsed.document, tools, {}), Registry(parsed.resolved, tools, problems, parsed)
 
 
 def callable_in(document: Document, tool: str, upstream: Upstream) -> Document:

@@ -13,7 +13,7 @@ from weft.gateway.jwks import KeySet
 from weft.gateway.jwt import ClaimNames, Tokens, Trusted
 from weft.gateway.keys import ApiKeys, KeyFile
 from weft.gateway.policy import Policy, Rule
-from weft.gateway.proxies import Proxies
+from weft.gateway.proxies import AgentAt, Proxies, nobody_at
 from weft.gateway.quotas import Quota, Quotas
 from weft.gateway.scope import Rules
 from weft.upstreams.egress import network
@@ -22,8 +22,12 @@ from weft.upstreams.httpfetch import fetch
 UNIX = "unix"
 
 
-def authenticators_of(identity: Identity, *, loopback: bool, egress: Egress | None = None) -> Authenticators:
+def authenticators_of(
+    identity: Identity, *, loopback: bool, egress: Egress | None = None, agent_at: AgentAt = nobody_at
+) -> Authenticators:
     """Return what tells who calls; `loopback` says that only this machine reaches the gateway.
+
+    `agent_at` says which registered agent has its card at a URL.
 
     Raises:
         InputError: the file of keys cannot be used.
@@ -32,6 +36,8 @@ def authenticators_of(identity: Identity, *, loopback: bool, egress: Egress | No
         tokens=[_tokens(one, egress or Egress()) for one in identity.jwt],
         keys=None if identity.key_file is None else ApiKeys(KeyFile(identity.key_file)),
         proxies=None if identity.proxies is None else _proxies(identity.proxies),
+        certificates={holder: _agent(agent) for holder, agent in identity.certificates.items()},
+        agent_at=agent_at,
         self_asserted=identity.believes_headers(loopback=loopback),
         anonymous=identity.admits_anonymous(loopback=loopback),
         reject_untrusted=identity.on_untrusted_identity_header == "reject",

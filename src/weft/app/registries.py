@@ -72,7 +72,8 @@ def content_of(loaded: Loaded, *, severities: Severities = SEED, allow: Iterable
         DocumentInvalid: with every problem, when there is an error among them.
     """
     if loaded.path is not None and loaded.path.suffix == ".py":
-        registry = compile_file(read_module(loaded.path))[1].valid()
+        file = read_module(loaded.path)
+        registry = compile_file(file, severities=severities, allow=allow)[1].valid()
         return Content(registry.document, registry.tools, tuple(registry.problems))
     folder = None if loaded.path is None else loaded.path.parent
     parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder)

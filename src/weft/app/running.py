@@ -8,13 +8,19 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from weft.app.access import access_of, is_same_access
+from weft.app.approvals import approval_of
+from weft.app.auditing import Auditing
+from weft.app.identities import authenticators_of
 from weft.app.registries import content_of, source_of
 from weft.app.resuming import OtherWorkers, resume_for_others
 from weft.app.specs import document_limits_of, limits_of, message_limits_of, naming_of, specs_of
 from weft.config import Config, load_config
+from weft.config.checks import is_loopback
 from weft.doors.admin import AdminDoor, answer_peers
 from weft.doors.fronts import admin_front, public_front
 from weft.doors.listener import Limits as ListenerLimits
@@ -25,6 +31,7 @@ from weft.doors.peers import Peers
 from weft.doors.plain import PlainDoor
 from weft.doors.sites import Site
 from weft.errors import InputError, Problem, UpstreamUnavailable
+from weft.gateway.auditing import Auditor
 from weft.gateway.gateway import Gateway
 from weft.gateway.signing import Signer
 from weft.gateway.sources import FileSource, Loaded
@@ -37,8 +44,11 @@ from weft.telemetry.logs import Log
 from weft.telemetry.traces import Traces
 from weft.upstreams.stderr import redact
 
-FIXED = ("listen", "admin", "registry", "telemetry", "drain")
+FIXED = ("listen", "admin", "registry", "identity", "lock", "audit", "telemetry", "drain")
 """Sections that are read when weft starts, and only then."""
+
+LIVE_SECTIONS = ("servers", "views", "names", "limits", "policy", "quotas")
+"""Sections that count from the moment on that they are changed."""
 
 LIVE = ("response", *(field.name for field in fields(Limits)))
 """Limits that count from the next call on when they are changed."""
@@ -56,7 +66,11 @@ class Running:
         peers: Peers | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Make one inside a running event loop; `key` is shared by all workers."""
+        """Make one inside a running event loop; `key` is shared by all workers.
+
+        Raises:
+            InputError: the audit log cannot be written, or a file of keys cannot be used.
+        """
         self.config = config
         self.log = Log("gateway")
         self.peers = peers
@@ -69,9 +83,16 @@ class Running:
             traces=Traces(keep=config.telemetry.traces, redact=redact), export=export_of(self._env, redact=redact)
         )
         self._upstream = upstream = Log("upstream")
+        self.auditing = Auditing(config.audit, worker=None if peers is None else peers.index, redact=redact)
+        auditor = Auditor(self.auditing.log)
+        self.approval = approval = approval_of(config, on_security=partial(_quarantined, auditor))
         self.gateway = Gateway(
             specs_of(config),
             naming=naming_of(config),
+            access=access_of(config),
+            auditor=auditor,
+            admit=None if approval is None else approval.admit,
+            recheck=None if approval is None else config.lock.every,
             limits=limits_of(config),
             telemetry=self.telemetry,
             signer=Signer(key),
@@ -79,6 +100,12 @@ class Running:
             log=self._said_of,
             # The line of an episode has the last of it.
             chatter=lambda server, line: upstream.debug(line, server=server),
+        )
+        self.authenticators = authenticators_of(
+            config.identity,
+            loopback=is_loopback(config.listen.host),
+            egress=config.egress,
+            agent_at=self.gateway.live.agent_at,
         )
         self.registry = Watcher(source_of(config, registry), self._load, on_result=self._reloaded, log=Log("registry"))
         self.file = (
@@ -99,12 +126,17 @@ class Running:
             answer_peers(self.peers, self)
             self.peers.on("metrics", self._counted)
             await self.peers.start()
+        await self.authenticators.start()
+        self.auditing.start()
         await self.registry.start()
         await self.gateway.start()
         if any(server.spec.required for server in self.gateway.pool.servers.values()):
             await self.gateway.ready()
             self._check_required()
         self._tasks.append(asyncio.create_task(self.registry.run(), name="registry watcher"))
+        if self.approval is not None:
+            watching = self.approval.watch(self.gateway.pool.recheck)
+            self._tasks.append(asyncio.create_task(watching, name="lock watcher"))
         if self.file is not None:
             await self.file.refresh()
             self._tasks.append(asyncio.create_task(self.file.run(), name="config watcher"))
@@ -115,6 +147,8 @@ class Running:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.gateway.close()
+        await self.authenticators.close()
+        await self.auditing.close()
         if self.telemetry.export is not None:
             await asyncio.to_thread(self.telemetry.export.close)
         if self.peers is not None:
@@ -148,7 +182,16 @@ class Running:
                 burst=2 * (limits.rate or 0),
             )
         )
-        guard = public_front(door, plain, health=self, site=site, metrics=self.metrics, load=load)
+        guard = public_front(
+            door,
+            plain,
+            health=self,
+            site=site,
+            metrics=self.metrics,
+            load=load,
+            authenticators=self.authenticators,
+            public_url=given.public_url,
+        )
         tls = None if given.tls is None else Tls(cert=given.tls.cert, key=given.tls.key, client_ca=given.tls.client_ca)
         bears = ListenerLimits(
             header_timeout=limits.header_timeout,
@@ -240,12 +283,15 @@ class Running:
         config = await asyncio.to_thread(load_config, loaded.path, self._env)
         before = self._written or _as_started(self.config, config)
         if before != config:
-            for section in (name for name in FIXED if getattr(config, name) != getattr(before, name)):
+            for section in (name for name in FIXED if _fixed(config, name) != _fixed(before, name)):
                 self.log.warning(f"`{section}` has changed: that takes a restart")
             if _at_the_doors(config) != _at_the_doors(before):
                 self.log.warning("`limits` of requests and connections have changed: that takes a restart")
             await self.gateway.pool.replace(specs_of(config))
-            await self.gateway.live.rename(naming_of(config))
+            same = is_same_access(before, config)
+            await self.gateway.live.configure(
+                naming_of(config), self.gateway.live.access if same else access_of(config)
+            )
             self.gateway.engine.limits = limits_of(config)
         self._written = config
 
@@ -268,9 +314,19 @@ class Running:
                 raise UpstreamUnavailable(server.spec.key, f"it is required, and {server.problem or 'does not answer'}")
 
 
+def _quarantined(auditor: Auditor, event: str, server: str, tool: str, reason: str) -> None:
+    auditor.security(event, server=server, tool=tool, reason=reason)
+
+
 def _as_started(started: Config, written: Config) -> Config:
     """Return what weft was started with, but for what the command line may have said instead of the file."""
-    return written.model_copy(update={name: getattr(started, name) for name in ("servers", "views", "names", "limits")})
+    return written.model_copy(update={name: getattr(started, name) for name in LIVE_SECTIONS})
+
+
+def _fixed(config: Config, section: str) -> Any:
+    """Return what of a section takes a restart; how strictly the registry is taken does not."""
+    given = getattr(config, section)
+    return given.model_copy(update={"validation": None}) if section == "registry" else given
 
 
 def _at_the_doors(config: Config) -> dict[str, Any]:

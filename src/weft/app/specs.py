@@ -13,8 +13,8 @@ from weft.config.sections import Egress
 from weft.config.server import Server
 from weft.doors.mcp.messages import MessageLimits
 from weft.errors import InputError
-from weft.gateway.catalogue import ViewRule
 from weft.gateway.live import Naming
+from weft.gateway.views import ViewRule
 from weft.ir.read import DocumentLimits
 from weft.run.limits import Limits
 from weft.upstreams.egress import network

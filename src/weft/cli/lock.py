@@ -15,7 +15,7 @@ from weft.cli.output import as_json, bad, error_json, good, plain, plural, resul
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.config import Config, Server
+    from weft.config import Config
     from weft.registry.drift import Change
     from weft.registry.lock import Lock, ServerPin, Verdict
 
@@ -42,7 +42,7 @@ class Seen:
 
 @click.command("lock", epilog=EXAMPLES)
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The settings.  [default: ./weft.yaml]")
-@click.option("--lock", "file", type=click.Path(path_type=Path), help="[default: weft.lock beside the settings]")
+@click.option("--lock", "file", type=click.Path(path_type=Path), help="[default: lock.file of the settings]")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something is not as it was approved.")
 @click.option("--executables", is_flag=True, help="Pin the sha256 of each child's program, too.")
 @click.option(
@@ -56,7 +56,8 @@ def command(config: Path | None, file: Path | None, check: bool, executables: bo
     reached keeps its pins. Exits with 0; with 1 when a server is away or, for --check, something changed; with 2 when
     the lock is missing or broken.
 
-    `weft serve` does not hold tools to the lock yet: run `weft lock --check` before you start it, and in CI.
+    `weft serve` holds tools to the lock as `lock.mode` of the settings says: off, tofu, warn or enforce. A gateway that
+    runs takes a new lock within seconds.
     """
     from weft.config import load_config
 
@@ -66,8 +67,7 @@ def command(config: Path | None, file: Path | None, check: bool, executables: bo
             show_problems(settings.problems)
         if not settings.servers:
             raise InputError("there are no servers to lock", code="NoServers", hint="weft.yaml names them")
-        path = file or (settings.file.parent if settings.file is not None else Path()) / "weft.lock"
-        code = _done(settings, path, check=check, executables=executables, json_=json_)
+        code = _done(settings, file or settings.lock.path, check=check, executables=executables, json_=json_)
     except InputError as error:
         if not json_:
             raise
@@ -77,7 +77,7 @@ def command(config: Path | None, file: Path | None, check: bool, executables: bo
 
 
 def _done(settings: Config, path: Path, *, check: bool, executables: bool, json_: bool) -> int:
-    from weft.registry.lock import Lock, write_lock
+    from weft.registry.lock import Lock, alone, write_lock
 
     before = _before(path, must=check)
     pinned = {key for key, pin in (before or Lock()).servers.items() if pin.executable is not None}
@@ -86,7 +86,8 @@ def _done(settings: Config, path: Path, *, check: bool, executables: bool, json_
     away = [one for one in seen if one.pin is None]
     same = all(verdict.same for verdict in verdicts.values()) and not _gone(before, settings)
     if not check:
-        write_lock(path, _after(before or Lock(), settings, seen))
+        with alone(path):
+            write_lock(path, _after(_before(path, must=False) or Lock(), settings, seen))
     _tell(before, settings, seen, verdicts, path=None if check else path, json_=json_)
     return 1 if away or (check and not same) else 0
 
@@ -103,32 +104,27 @@ def _before(path: Path, *, must: bool) -> Lock | None:
 
 
 async def _seen(settings: Config, executables: set[str]) -> list[Seen]:
+    from weft.app.approvals import written
     from weft.app.servers import connected
     from weft.registry.lock import ServerPin, executable_hash
 
     found: list[Seen] = []
     async with connected(settings) as pool:
         for key, server in pool.servers.items():
-            given = settings.servers[key]
+            argv, spec = settings.servers[key].argv, server.spec
             if not server.connected_once:
                 found.append(Seen(key, None, server.problem or "it does not answer"))
                 continue
-            program = (
-                executable_hash(server.spec.command[0], cwd=given.cwd) if key in executables and given.argv else None
-            )
-            argv = _argv(given) if given.argv else None
-            found.append(Seen(key, ServerPin.of(server.known.tools, argv=argv, executable=program)))
+            program = None
+            if key in executables and argv:
+                program = executable_hash(spec.command[0], cwd=spec.cwd, path=spec.env.get("PATH"))
+            # As they came, which is what the gateway compares: mended tools may look alike.
+            try:
+                pin = ServerPin.of(server.known.received, argv=written(argv) if argv else None, executable=program)
+                found.append(Seen(key, pin))
+            except RecursionError:
+                found.append(Seen(key, None, "one of its tools is nested too deeply to be hashed"))
     return found
-
-
-def _argv(server: Server) -> list[str]:
-    """Return a command line as weft.yaml has it: a secret in it stays out of the lock, and may be changed."""
-    from weft.config.model import HIDDEN
-    from weft.config.secrets import Secret, looks_secret
-
-    return [
-        word.written if isinstance(word, Secret) else HIDDEN if looks_secret(word) else word for word in server.argv
-    ]
 
 
 def _judged(lock: Lock, key: str, pin: ServerPin) -> Verdict:

@@ -31,6 +31,7 @@ class Remote:
     view: str | None
     headers: tuple[str, ...]
     command: tuple[str, ...] = ()
+    agent: str | None = None
 
     @property
     def name(self) -> str:
@@ -50,6 +51,9 @@ def remote_options(function: F) -> F:
         click.option("--url", metavar="URL", help=f"Any MCP server over HTTP.  [default: {URL}]"),
         click.option("--view", metavar="NAME", help="A named view of a weft gateway."),
         click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent along, with --url."),
+        click.option(
+            "--agent", metavar="NAME[@VERSION]", help="Call as an agent of the registry, where that is believed."
+        ),
         click.option("--stdio", is_flag=True, help="Start a server: its command stands after --."),
     )
     for option in reversed(options):
@@ -58,7 +62,13 @@ def remote_options(function: F) -> F:
 
 
 def remote_of(
-    *, url: str | None, view: str | None, headers: tuple[str, ...], stdio: bool, words: tuple[str, ...]
+    *,
+    url: str | None,
+    view: str | None,
+    headers: tuple[str, ...],
+    agent: str | None,
+    stdio: bool,
+    words: tuple[str, ...],
 ) -> Remote:
     """Return the server that the options name.
 
@@ -67,12 +77,12 @@ def remote_of(
     """
     if stdio and not words:
         raise InputError("--stdio needs a command", code="NoCommand", hint="put it last: --stdio -- python server.py")
-    if stdio and (url or view or headers):
-        raise InputError("--stdio goes without --url, --view and --header", code="TwoServers")
+    if stdio and (url or view or headers or agent):
+        raise InputError("--stdio goes without --url, --view, --header and --agent", code="TwoServers")
     if words and not stdio:
         hint = "arguments are written NAME=VALUE; a command to start needs --stdio before --"
         raise InputError(f"{words[0]!r} is not an argument", code="UnexpectedArgument", hint=hint)
-    return Remote(url, view, headers, words)
+    return Remote(url, view, headers, words, agent)
 
 
 @asynccontextmanager
@@ -108,7 +118,11 @@ def _transport(remote: Remote) -> Transport:
         return StdioTransport(remote.command, server=remote.name, log=lambda line: note(plain(line)))
     from weft.upstreams.http import HttpTransport
 
-    return HttpTransport(remote.address, headers=dict(map(_header, remote.headers)))
+    headers = dict(map(_header, remote.headers))
+    if remote.agent is not None:
+        name, _, version = remote.agent.partition("@")
+        headers |= {"X-Agent-Name": name, **({"X-Agent-Version": version} if version else {})}
+    return HttpTransport(remote.address, headers=headers)
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -119,12 +133,13 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def tool_named(name: str, tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the tool of that name.
+    """Return the tool of that name; one version of it may be named as `name@version`.
 
     Raises:
         NotFound: there is none; the nearest name is a hint.
     """
-    found = next((one for one in tools if one.get("name") == name), None)
+    names = (name, name.rpartition("@")[0])
+    found = next((one for wanted in names for one in tools if wanted and one.get("name") == wanted), None)
     if found is None:
         raise NotFound("Tool", name, [str(one.get("name")) for one in tools])
     return found

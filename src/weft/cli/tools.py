@@ -51,13 +51,23 @@ async def _tools(remote: Remote) -> list[dict[str, Any]]:
 
 def table(tools: list[dict[str, Any]]) -> list[str]:
     """Return a line for each tool, as wide as the terminal."""
-    names = [plain(str(tool.get("name"))) for tool in tools]
+    names = [plain(_named(tool)) for tool in tools]
     width = max(map(len, names), default=0)
     room = max(shutil.get_terminal_size((100, 24)).columns - width - 12, NARROWEST)
     return [
         f"{click.style(name.ljust(width), bold=True)}  {mark(tool)}  {_cut(about(tool), room)}".rstrip()
         for name, tool in zip(names, tools, strict=True)
     ]
+
+
+def _named(tool: dict[str, Any]) -> str:
+    version = _meta(tool).get("weft/version")
+    return f"{tool.get('name')} {version}" if isinstance(version, str) else str(tool.get("name"))
+
+
+def _meta(tool: dict[str, Any]) -> dict[str, Any]:
+    meta: object = tool.get("_meta")
+    return meta if is_object(meta) else {}
 
 
 def mark(tool: dict[str, Any]) -> str:
@@ -72,9 +82,12 @@ def mark(tool: dict[str, Any]) -> str:
 
 
 def about(tool: dict[str, Any]) -> str:
-    """Return what a tool is for: the first line of its description, or its title."""
-    told = tool.get("description") or tool.get("title") or ""
-    return plain(str(told).strip().partition("\n")[0])
+    """Return what a tool is for: the first line of its description, or its title; and that it is deprecated."""
+    told = str(tool.get("description") or tool.get("title") or "").strip().partition("\n")[0]
+    deprecated = _meta(tool).get("weft/deprecated")
+    if deprecated:
+        told = f"(deprecated{f': {deprecated}' if isinstance(deprecated, str) else ''}) {told}"
+    return plain(told)
 
 
 def _cut(text: str, room: int) -> str:

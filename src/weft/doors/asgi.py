@@ -23,6 +23,12 @@ PRINCIPAL = "weft.principal"
 GONE = "weft.on_gone"
 """Key of a scope: call it with a callback that is to run when the client goes away before it has its answer."""
 
+CERTIFICATE = "weft.certificate"
+"""Key of a scope: the SHA-256, in hex, of the certificate of a client that proved itself to TLS; else not there."""
+
+COMMON_NAME = "weft.certificate.name"
+"""Key of a scope beside that: the common name of the certificate's subject, None when there is not exactly one."""
+
 _NO_STORE = (b"cache-control", b"no-store")
 
 

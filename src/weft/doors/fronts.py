@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from weft.doors.admin import AdminDoor
 from weft.doors.asgi import Asgi, Receive, Scope, Send
 from weft.doors.guard import Guard
 from weft.doors.health import Health, Metrics, health_routes
+from weft.doors.identified import ProtectedResource, origin_of
 from weft.doors.load import Load
 from weft.doors.sites import Site
+from weft.gateway.challenges import WELL_KNOWN
+from weft.gateway.identity import Authenticators
 
 _CALL = "/tools/call"
 
@@ -22,16 +23,24 @@ def public_front(
     site: Site,
     metrics: Metrics | None = None,
     load: Load | None = None,
-    identify: Callable[[Scope], str] | None = None,
+    authenticators: Authenticators | None = None,
+    public_url: str | None = None,
 ) -> Guard:
-    """Return `/mcp`, `/mcp/{view}`, plain calls below both, and health."""
+    """Return `/mcp`, `/mcp/{view}`, plain calls below both, and health.
+
+    With `authenticators` it is made sure who asks, and told where tokens come from, under the origin of `public_url`.
+    """
+    base = None if public_url is None else origin_of(public_url)
 
     async def below(scope: Scope, receive: Receive, send: Send) -> None:
         door = plain if scope["path"].rstrip("/").endswith(_CALL) else mcp
         await door(scope, receive, send)
 
-    routes = {"/mcp": mcp, f"/mcp{_CALL}": plain, **health_routes(health, metrics=metrics)}
-    return Guard(routes, prefixes={"/mcp/": below}, site=site, load=load, identify=identify)
+    routes: dict[str, Asgi] = {"/mcp": mcp, f"/mcp{_CALL}": plain, **health_routes(health, metrics=metrics)}
+    prefixes: dict[str, Asgi] = {"/mcp/": below}
+    if authenticators is not None:
+        routes[WELL_KNOWN] = prefixes[f"{WELL_KNOWN}/"] = ProtectedResource(authenticators, base=base)
+    return Guard(routes, prefixes=prefixes, site=site, load=load, authenticators=authenticators, base=base)
 
 
 def admin_front(admin: AdminDoor, *, health: Health, metrics: Metrics | None = None) -> Guard:

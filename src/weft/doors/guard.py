@@ -1,26 +1,55 @@
-"""What stands before every door: is the request meant for us, is it a page that may ask, is there room for it."""
+"""What stands before every door: is the request meant for us, may this page ask, who is it, is there room for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from weft.doors.asgi import Asgi, Headers, Message, Receive, Scope, Send, refuse, refuse_limit
-from weft.doors.load import ANONYMOUS, Load
+from weft.doors.asgi import CERTIFICATE, Asgi, Headers, Message, Receive, Scope, Send, refuse, refuse_limit
+from weft.doors.identified import identify, refuse_caller
+from weft.doors.load import Load
 from weft.doors.sites import Site
 from weft.errors import LimitExceeded, shown
+from weft.gateway.challenges import WELL_KNOWN
+from weft.gateway.identity import Authenticators, is_identity
+from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
+from weft.ports import ANONYMOUS
 
 _EXPOSED = b"mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
 _SENT = frozenset(
     (b"accept", b"authorization", b"content-type", b"last-event-id", b"traceparent", b"tracestate", b"baggage")
 )
 _METHODS = b"GET, POST, DELETE, OPTIONS"
+_OPEN = frozenset(("/healthz", "/readyz", "/metrics", WELL_KNOWN, f"{WELL_KNOWN}/"))
+# What nearly every request has and says nothing here: looked up once instead of compared with each name below.
+_USUAL = frozenset(
+    (
+        b"accept",
+        b"accept-encoding",
+        b"connection",
+        b"content-type",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"traceparent",
+        b"user-agent",
+    )
+)
+
+
+class _Place(NamedTuple):
+    """What is at a path, and whether that is for everybody, at any time."""
+
+    app: Asgi
+    is_open: bool
 
 
 class Guard:
     """An ASGI application around all that a listener offers.
 
     `routes` are exact paths; `prefixes` are folders (`/mcp/`), the longest of which that fits gets the request.
-    Counters are for telemetry to read.
+    `open_to_all` are those of them for which nobody is asked who it is, or counted. Counters are for telemetry to read.
     """
 
     def __init__(
@@ -30,22 +59,24 @@ class Guard:
         site: Site,
         prefixes: Mapping[str, Asgi] | None = None,
         load: Load | None = None,
-        unlimited: frozenset[str] = frozenset(("/healthz", "/readyz", "/metrics")),
-        identify: Callable[[Scope], str] | None = None,
+        open_to_all: frozenset[str] = _OPEN,
+        authenticators: Authenticators | None = None,
+        base: str | None = None,
     ) -> None:
-        """Make one; `identify` says whose request it is, for the limits of one principal."""
+        """Make one; without `authenticators` everybody is anonymous. `base` is the origin that clients know us by."""
         self.load = load
         self.bad_hosts = 0
         self.bad_origins = 0
         self._site = site
-        self._unlimited = unlimited
-        self._identify = identify
-        self._routes = dict(routes)
-        self._prefixes = sorted((prefixes or {}).items(), key=lambda item: -len(item[0]))
+        self._authenticators = authenticators
+        self._base = base
+        self._routes = {path: _Place(app, path in open_to_all) for path, app in routes.items()}
+        folders = {path: _Place(app, path in open_to_all) for path, app in (prefixes or {}).items()}
+        self._prefixes = sorted(folders.items(), key=lambda item: -len(item[0]))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to its door, or refuse it."""
-        host, origin, size = _told(scope["headers"])
+        host, origin, size, says_who = _told(scope["headers"])
         if not self._site.has_host(host, address=(scope["server"] or (None,))[0]):
             await self._misdirected(scope, send, host)
             return
@@ -59,32 +90,41 @@ class Guard:
                     return
                 send = _sharing(send, origin)
         path: str = scope["path"]
-        app = self._routes.get(path) or self._find(path)
-        if app is None:
+        place = self._routes.get(path) or self._find(path)
+        if place is None:
             await self._nowhere(scope, send)
-        elif self.load is None or path in self._unlimited:
-            await app(scope, receive, send)
+        elif place.is_open:
+            await place.app(scope, receive, send)
         else:
-            await self._within(self.load, size, app, (scope, receive, send))
+            await self._enter(place.app, (scope, receive, send), size=size, says_who=says_who)
 
-    async def _within(self, load: Load, size: int | None, app: Asgi, request: tuple[Scope, Receive, Send]) -> None:
+    async def _enter(
+        self, app: Asgi, request: tuple[Scope, Receive, Send], *, size: int | None, says_who: bool
+    ) -> None:
+        """Let a request in if it is sure whose it is, and there is room for it."""
         scope, _, send = request
-        principal = ANONYMOUS if self._identify is None else self._identify(scope)
+        who, load, principal = self._authenticators, self.load, ANONYMOUS
         try:
-            taken = load.take(principal, size)
+            if who is not None:
+                principal = await identify(who, scope) if says_who or CERTIFICATE in scope else who.nobody()
+            taken = 0 if load is None else load.take(principal.id, size)
+        except (Unauthenticated, BadIdentityHeader) as error:
+            await refuse_caller(scope, send, error, base=self._base)
+            return
         except LimitExceeded as error:
             await refuse_limit(scope, send, 503 if error.code == "Overloaded" else 429, error)
             return
         try:
             await app(*request)
         finally:
-            load.give(principal, taken)
+            if load is not None:
+                load.give(principal.id, taken)
 
-    def _find(self, path: str) -> Asgi | None:
+    def _find(self, path: str) -> _Place | None:
         """Return what is at a path that is not written as in the table."""
         if path.endswith("/") and (exact := self._routes.get(path.rstrip("/"))) is not None:
             return exact
-        return next((app for prefix, app in self._prefixes if path.startswith(prefix)), None)
+        return next((place for prefix, place in self._prefixes if path.startswith(prefix)), None)
 
     async def _misdirected(self, scope: Scope, send: Send, host: bytes) -> None:
         if not host:
@@ -107,25 +147,33 @@ class Guard:
         await refuse(scope, send, 404, "NotFound", f"nothing is at {shown(scope['path'])}", hint=hint)
 
 
-def _told(headers: Headers) -> tuple[bytes, bytes | None, int | None]:
-    """Return host, origin and the announced size of the body (None: not announced); no host when one comes twice."""
+def _told(headers: Headers) -> tuple[bytes, bytes | None, int | None, bool]:
+    """Return host, origin, the announced size of the body (None: not announced), and whether anything says who asks.
+
+    There is no host when host or origin come twice.
+    """
     host = b""
     origin: bytes | None = None
     size: int | None = 0
+    says_who = False
     for name, value in headers:
+        if name in _USUAL:
+            continue
         if name == b"host":
             if host:
-                return b"", None, 0
+                return b"", None, 0, False
             host = value
         elif name == b"content-length":
             size = int(value)
         elif name == b"origin":
             if origin is not None:
-                return b"", None, 0
+                return b"", None, 0, False
             origin = value
         elif name == b"transfer-encoding":
             size = None
-    return host, origin, size
+        elif not says_who:
+            says_who = is_identity(name)
+    return host, origin, size, says_who
 
 
 def _shared(origin: bytes) -> Headers:

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from urllib.parse import quote, urlsplit
 
-from weft.doors.asgi import PRINCIPAL, Asgi, Receive, Scope, Send, answer_json, header, refuse
+from weft.doors.asgi import (
+    CERTIFICATE,
+    COMMON_NAME,
+    PRINCIPAL,
+    Receive,
+    Scope,
+    Send,
+    answer_json,
+    header,
+    refuse,
+)
 from weft.errors import NotFound
 from weft.gateway.challenges import WELL_KNOWN, challenge, metadata
 from weft.gateway.identity import Authenticators, without_identity
 from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
 from weft.ports import Principal
 
-CERTIFICATE = "weft.certificate"
-"""Key of a scope: the SHA-256, in hex, of the certificate with which the client proved itself to TLS."""
-
-
-class Identified:
-    """An ASGI application around a door: identifies, and hides from all behind it what that took."""
-
-    def __init__(self, app: Asgi, authenticators: Authenticators, *, base: str | None = None) -> None:
-        """Make one; `base` is the URL under which clients know the gateway, else what they call it is taken."""
-        self._app = app
-        self._authenticators = authenticators
-        self._base = base
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
-        try:
-            principal = await identify(self._authenticators, scope)
-        except Unauthenticated as error:
-            told = challenge(_base(self._base, scope) + scope["path"], given=error.given)
-            headers = [(b"www-authenticate", told.encode("latin-1", "replace"))]
-            await refuse(scope, send, 401, error.code, error.message, hint=error.hint, headers=headers)
-        except BadIdentityHeader as error:
-            await refuse(scope, send, 400, error.code, error.message, hint=error.hint)
-        else:
-            state: dict[str, Any] = scope.get("state") or {}
-            state = {**state, PRINCIPAL: principal}
-            inside: Scope = {**scope, "headers": without_identity(scope["headers"]), "state": state}
-            await self._app(inside, receive, send)
-
 
 class ProtectedResource:
     """An ASGI application at `/.well-known/oauth-protected-resource`, and below it for each door (RFC 9728)."""
 
     def __init__(self, authenticators: Authenticators, *, base: str | None = None, path: str = "/mcp") -> None:
+        """Make one; `base` is the origin under which clients know the gateway, else what they call it is taken."""
         self._authenticators = authenticators
         self._base = base
         self._path = path
@@ -59,28 +41,51 @@ class ProtectedResource:
             missing = NotFound("Resource", door, [self._path])
             await refuse(scope, send, 404, missing.code, missing.message, hint=missing.hint)
             return
-        await answer_json(send, 200, metadata(_base(self._base, scope) + door, self._authenticators.issuers))
+        await answer_json(send, 200, metadata(_resource(self._base, scope, door), self._authenticators.issuers))
 
 
 async def identify(authenticators: Authenticators, scope: Scope) -> Principal:
-    """Return who sends a request.
+    """Return who sends a request, and put that into its scope in place of what it took.
 
     Raises:
         Unauthenticated: it does not prove that.
         BadIdentityHeader: it says so in a way that it may not.
     """
     query: bytes = scope["query_string"]
-    return await authenticators.identify(
+    principal = await authenticators.identify(
         scope["headers"],
         (scope["client"] or (None,))[0],
         method=scope["method"],
         target=scope["raw_path"] + (b"?" + query if query else b""),
         certificate=scope.get(CERTIFICATE),
+        common_name=scope.get(COMMON_NAME),
     )
+    scope["headers"] = without_identity(scope["headers"])
+    scope.setdefault("state", {})[PRINCIPAL] = principal
+    return principal
 
 
-def _base(base: str | None, scope: Scope) -> str:
-    if base is not None:
-        return base.rstrip("/")
-    host = (header(scope, b"host") or b"localhost").decode("latin-1").replace('"', "")
-    return f"{scope['scheme']}://{host}"
+async def refuse_caller(
+    scope: Scope, send: Send, error: Unauthenticated | BadIdentityHeader, *, base: str | None
+) -> None:
+    """Send the refusal of a caller: 401 with where tokens come from, or 400 for headers that may not be."""
+    if isinstance(error, BadIdentityHeader):
+        await refuse(scope, send, 400, error.code, error.message, hint=error.hint)
+        return
+    told = challenge(_resource(base, scope, scope["path"]), given=error.given)
+    headers = [(b"www-authenticate", told.encode("latin-1"))]
+    await refuse(scope, send, 401, error.code, error.message, hint=error.hint, headers=headers)
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of a URL: all before its path."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _resource(base: str | None, scope: Scope, path: str) -> str:
+    """Return a door as clients write it; what they sent is not written back as it came."""
+    if base is None:
+        host = (header(scope, b"host") or b"localhost").decode("latin-1")
+        base = f"{scope['scheme']}://{quote(host, safe='.:[]-')}"
+    return base + quote(path, safe="/-._~")

@@ -6,8 +6,8 @@ tool ran, also when it said no:
     {"result": the value, "content": [...], "isError": false, "warnings": [...], "traceId": "..."}
     {"result": null, "content": [...], "isError": true, "error": {"code", "message", ...}, "traceId": "..."}
 
-Other statuses say that no tool ran: 400 or 413 or 415 for the request, 404 for a tool that is not there, 503 for what
-the gateway cannot do now; the body is `{"error": {"code", "message", "hint"}}`.
+Other statuses say that no tool ran: 400 or 413 or 415 for the request, 404 for a tool that is not there, 429 for one
+that was called too often, 503 for what the gateway cannot do now; the body is `{"error": {"code", "message", "hint"}}`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from weft.errors import (
     shown,
 )
 from weft.gateway.callers import Nobody
+from weft.gateway.quotas import QuotaExceeded
 from weft.gateway.results import ERROR, TRACE, WARNINGS
 from weft.ir.read import CALL_LIMITS, DocumentLimits, read
 from weft.ports import ANONYMOUS, Caller, is_object
@@ -179,6 +180,7 @@ _STATUS: dict[type[WeftError], int] = {
     NotFound: 404,
     InputError: 400,
     UpstreamRefused: 502,
+    QuotaExceeded: 429,
     InfrastructureError: 503,
 }
 """From the particular to the general: the first that fits counts."""

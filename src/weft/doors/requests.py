@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+import hashlib
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
 
-from weft.doors.asgi import Headers, Scope, error_body
+from weft.doors.asgi import CERTIFICATE, COMMON_NAME, Headers, Scope, error_body
 from weft.doors.exchange import last_answer
 
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 _UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
+
+
+class Certificate(NamedTuple):
+    """The certificate of a client, which TLS has verified."""
+
+    sha256: str
+    common_name: str | None
 
 
 class About(NamedTuple):
@@ -21,6 +29,7 @@ class About(NamedTuple):
     client: tuple[str, int] | None
     server: tuple[str, int] | None
     scheme: str
+    certificate: Certificate | None = None
 
 
 class Refused(Exception):
@@ -35,8 +44,23 @@ class Refused(Exception):
 
 def about(transport: asyncio.BaseTransport) -> About:
     """Return what is known of a connection."""
-    scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
-    return About(_pair(transport.get_extra_info("peername")), _pair(transport.get_extra_info("sockname")), scheme)
+    secured = transport.get_extra_info("sslcontext") is not None
+    return About(
+        _pair(transport.get_extra_info("peername")),
+        _pair(transport.get_extra_info("sockname")),
+        "https" if secured else "http",
+        _certificate(transport) if secured else None,
+    )
+
+
+def _certificate(transport: asyncio.BaseTransport) -> Certificate | None:
+    """Return the client's certificate; one that TLS was not to verify has no fields, and does not count."""
+    fields: dict[str, Any] = transport.get_extra_info("peercert") or {}
+    encoded: bytes | None = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    if not fields or encoded is None:
+        return None
+    names = [value for part in fields.get("subject", ()) for key, value in part if key == "commonName"]
+    return Certificate(hashlib.sha256(encoded).hexdigest(), names[0] if len(names) == 1 else None)
 
 
 def _pair(address: tuple[str, int] | str | None) -> tuple[str, int] | None:
@@ -49,7 +73,7 @@ def scope_of(method: bytes, url: bytes, headers: Headers, where: About, *, versi
     target = httptools.parse_url(url)
     raw = target.path or b"/"
     path = raw.decode("ascii")
-    return {
+    scope: Scope = {
         "type": "http",
         "asgi": _ASGI,
         "http_version": version,
@@ -64,6 +88,9 @@ def scope_of(method: bytes, url: bytes, headers: Headers, where: About, *, versi
         "server": where.server,
         "state": {},
     }
+    if where.certificate is not None:
+        scope[CERTIFICATE], scope[COMMON_NAME] = where.certificate
+    return scope
 
 
 def without_upgrade(method: bytes, url: bytes, headers: Headers) -> bytes:

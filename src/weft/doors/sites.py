@@ -28,7 +28,8 @@ def check_bind(host: str, *, authenticated: bool, insecure: bool) -> str | None:
         raise InputError(
             f"refusing to listen on {shown(host)}: others can reach it, and no authenticator is configured",
             code="InsecureBind",
-            hint="listen on 127.0.0.1, or accept everybody who reaches it with --insecure",
+            hint="listen on 127.0.0.1, have callers prove who they are (identity.keyFile, identity.jwt, "
+            "identity.certificates or identity.proxies), or accept everybody who reaches it with --insecure",
         )
     return f"listening on {host} without an authenticator: anybody who reaches it can call every tool"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import UpstreamRefused
+from weft.gateway.policy import ToolFacts
 from weft.ports import ANONYMOUS, Caller, Principal
 from weft.upstreams.asking import offered
 from weft.upstreams.onward import Onward
@@ -26,7 +27,19 @@ def cannot_ask(requests: Mapping[str, Mapping[str, Any]]) -> UpstreamRefused:
 
 
 class Inside(Onward):
-    """A client, for the steps of a composition: it is told of steps, not of what goes on in each."""
+    """A client, for the steps of a composition: it is told of steps, not of what goes on in each.
+
+    `facts` are those of the composition, by which its steps are judged.
+    """
+
+    __slots__ = ("facts", "trace_id")
+
+    def __init__(
+        self, caller: Caller, meta: Mapping[str, Any], *, facts: ToolFacts | None = None, trace_id: str = ""
+    ) -> None:
+        super().__init__(caller, meta)
+        self.facts = facts
+        self.trace_id = trace_id
 
     @property
     def wants_progress(self) -> bool:

@@ -13,30 +13,36 @@ from weft.errors import (
     ExecutionFailed,
     InputError,
     LimitExceeded,
-    NotFound,
     UpstreamMessageTooLarge,
     UpstreamProtocolError,
     UpstreamRefused,
     WeftError,
     shown,
 )
+from weft.expr.redaction import redact
+from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside, can_be_asked
-from weft.gateway.catalogue import Tool, View
 from weft.gateway.patience import Patient
-from weft.gateway.results import WARNINGS, failed, served
+from weft.gateway.quotas import QuotaExceeded, Quotas
+from weft.gateway.results import failed, served
 from weft.gateway.rounds import Answers, Rounds
+from weft.gateway.scope import Decision
 from weft.gateway.signing import digest
+from weft.gateway.values import secrets_of, warned, without
+from weft.gateway.views import Tool, View
 from weft.ir.document import ToolDef
 from weft.plan.inputs import accept, misfits
 from weft.plan.typeflow import declared_output
-from weft.ports import Caller, is_array, is_object
+from weft.ports import Caller, Principal, is_array, is_object
 from weft.run.call import OnStep, Place
 from weft.run.engine import Engine
 from weft.telemetry import Active, Telemetry
+from weft.telemetry.logs import Log
 from weft.upstreams.onward import Onward
 from weft.upstreams.results import outcome_of
 from weft.upstreams.server import Server
 
+_log = Log("gateway")
 METHOD = "tools/call"
 LIMITS = (LimitExceeded, DeadlineExceeded, UpstreamMessageTooLarge)
 """The errors that say that a limit was met; each is counted under its code."""
@@ -67,52 +73,129 @@ class Calling:
         """Return what goes along in `_meta`: what the client sent, in weft's own place of the trace."""
         return {**caller.meta, **self.active.meta} if caller.meta else self.active.meta
 
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secrets among the arguments: what a tool says may quote them, and traces are kept."""
+        return secrets_of(self.arguments, self.tool.listed.get("inputSchema"))
+
     def bound(self, caller: Caller) -> str:
         """Return what state that is signed for this call holds for: nobody else, and nothing else."""
-        return f"{caller.principal.id}|{self.view}|{METHOD}|{self.tool.name}|{digest(self.arguments)}"
+        return f"{caller.principal.id}|{self.view}|{METHOD}|{self.tool.key}|{digest(self.arguments)}"
 
 
 class ToolCalls:
     """Calls the tools of a view for a client."""
 
-    def __init__(self, engine: Engine, rounds: Rounds, telemetry: Telemetry) -> None:
+    def __init__(self, engine: Engine, rounds: Rounds, telemetry: Telemetry, auditor: Auditor) -> None:
         self._engine = engine
         self._rounds = rounds
         self._telemetry = telemetry
+        self._auditor = auditor
+        self._warned = set[tuple[str, str]]()
 
     async def call(
-        self, view_name: str | None, view: View, params: Mapping[str, Any], caller: Caller, answers: Answers | None
+        self,
+        view_name: str | None,
+        view: View,
+        params: Mapping[str, Any],
+        caller: Caller,
+        answers: Answers | None,
+        *,
+        quotas: Quotas,
     ) -> dict[str, Any]:
         """Call a tool and return its result; whatever goes wrong in it is told as its content.
 
         Raises:
-            NotFound: the view has no such tool.
+            NotFound: the view has no such tool, or none for this caller.
+            QuotaExceeded: the caller has called it too often.
             InputError: the request itself is wrong.
             UpstreamRefused: the server refused the request with a JSON-RPC error.
         """
         name: object = params.get("name")
-        tool = view.tools.get(name) if isinstance(name, str) else None
-        if tool is None:
-            raise _unknown(name, view)
+        if not isinstance(name, str):
+            raise InputError(f"name must be a string, not {shown(name)}", code="InvalidParams")
+        principal = caller.principal
+        found = _found(view, principal, name)
         arguments: object = params.get("arguments")
+        if found is None:
+            await self._denied(principal, name, "it is not there for this caller", arguments)
+            raise view.scope.missing(principal, view, name)
+        tool, decision = found
         if arguments is None:
             arguments = {}
         elif not is_object(arguments):
             raise InputError(f"arguments must be an object, not {shown(arguments)}", code="InvalidParams")
-        calling = Calling(view_name, tool, params, arguments, self._telemetry.begin(METHOD, tool.name, caller.meta))
+        if decision.finding is not None:
+            self._warn(principal, tool, decision.finding)
         try:
+            quotas.take(principal, tool.name)
+        except QuotaExceeded as error:
+            self._telemetry.metrics.limit_exceeded(error.code)
+            await self._denied(principal, tool.key, error.message, arguments)
+            raise
+        calling = Calling(view_name, tool, params, arguments, self._telemetry.begin(METHOD, tool.name, caller.meta))
+        if not self._auditor.on:
+            return await self._done(calling, caller, answers)
+        return await self._audited(calling, caller, answers, decision.reason)
+
+    async def _done(self, calling: Calling, caller: Caller, answers: Answers | None) -> dict[str, Any]:
+        tool = calling.tool
+        try:
+            doubts = () if tool.values is None else tool.values.accept(tool.key, calling.arguments)
             if tool.server is not None and answers is None and not can_be_asked(caller):
                 # Nothing can come up that needs more than one request: by far the most calls are such.
                 result = await self._relay(calling, tool.server, caller)
             else:
                 result = await self._in_rounds(calling, caller, answers)
+            if tool.values is not None:
+                result = tool.values.deliver(tool.key, result, doubts)
         except BaseException as error:
             if isinstance(error, LIMITS):
                 self._telemetry.metrics.limit_exceeded(error.code)
-            return _told(error, tool, calling.active)
+            return _told(error, calling)
         if tool.server is not None:
             calling.active.end(outcome_of(result), server=tool.server.spec.key)
         return result
+
+    async def _audited(self, calling: Calling, caller: Caller, answers: Answers | None, reason: str) -> dict[str, Any]:
+        outcome = "error"
+        try:
+            result = await self._done(calling, caller, answers)
+            outcome = outcome_of(result)
+            return result
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            tool, active = calling.tool, calling.active
+            await self._auditor.call(
+                caller.principal.labelled(caller.info),
+                tool.key,
+                tool.spec_hash,
+                decision="allow",
+                reason=reason,
+                arguments=calling.arguments,
+                outcome=outcome,
+                ms=(active.ended - active.began) * 1000,
+                trace_id=active.trace_id,
+            )
+
+    async def _denied(self, principal: Principal, tool: str, reason: str, arguments: object) -> None:
+        """Note a call that was not let through; of a tool that is not there as of one that is not for this caller."""
+        if self._auditor.on:
+            given = arguments if is_object(arguments) else None
+            await self._auditor.call(
+                principal, tool, None, decision="deny", reason=reason, arguments=given, outcome="denied"
+            )
+
+    def _warn(self, principal: Principal, tool: Tool, finding: str) -> None:
+        """Tell of a call that nobody foresaw: each time in the metrics, the first time in the log."""
+        self._telemetry.metrics.finding("UndeclaredDependency" if principal.agent_name else "UnknownCaller")
+        told = (principal.id, tool.key)
+        if told not in self._warned:
+            if len(self._warned) >= TOLD:
+                self._warned.clear()
+            self._warned.add(told)
+            _log.warning(f"{finding}: {tool.key} was called", principal=principal.id)
 
     async def _in_rounds(self, calling: Calling, caller: Caller, answers: Answers | None) -> dict[str, Any]:
         tool = calling.tool
@@ -155,17 +238,18 @@ class ToolCalls:
         tool, active, definition = calling.tool, calling.active, calling.tool.definition
         assert definition is not None, "what no server has is the registry's"
         value = _value(tool, definition, calling.arguments)
-        client = Inside(caller, active.meta)
+        client = Inside(caller, active.meta, facts=tool.facts, trace_id=active.trace_id)
         on_step = steps_told(caller) if caller.wants_progress else None
-        result = await self._engine.run(tool.name, value, caller=client, on_step=on_step)
+        result = await self._engine.run(tool.key, value, caller=client, on_step=on_step)
+        spans = without(result.tracing(), calling.secrets()) if result.has_failures else result.tracing()
         try:
             told = served(result.value, warnings=result.warnings, trace_id=active.trace_id)
             told = told if tool.misfits is None else _as_advertised(told, tool)
         except ExecutionFailed as error:
             # All steps went well, and the client is told no: that counts, and the steps show why.
-            active.end("error", error=error.message, spans=result.tracing(), size=result.spans)
+            active.end("error", error=redact(error.message, calling.secrets()), spans=spans, size=result.spans)
             raise
-        active.end("ok", spans=result.tracing(), size=result.spans)
+        active.end("ok", spans=spans, size=result.spans)
         return told
 
 
@@ -208,22 +292,23 @@ def _as_advertised(told: dict[str, Any], tool: Tool) -> dict[str, Any]:
     sentence = "the result is not what the outputSchema says: " + "; ".join(wrong)
     if declared_output(tool.definition):
         raise ExecutionFailed(sentence, code="InvalidOutput", hint="mend the composition, or its outputSchema")
-    meta = told["_meta"]
-    return {**told, "_meta": {**meta, WARNINGS: [*meta.get(WARNINGS, ()), sentence]}}
+    return warned(told, [sentence])
 
 
-def _told(error: BaseException, tool: Tool, active: Active) -> dict[str, Any]:
+def _told(error: BaseException, calling: Calling) -> dict[str, Any]:
     """End a call that went wrong, and return what its model is told; what is no fault of the tool goes on up."""
+    tool, active = calling.tool, calling.active
     server = None if tool.server is None else tool.server.spec.key
     if isinstance(error, asyncio.CancelledError):
         active.end("cancelled", server=server)
         raise error
+    secrets = calling.secrets()
     if not isinstance(error, WeftError):
-        active.end("error", server=server, error=repr(error))
+        active.end("error", server=server, error=redact(repr(error), secrets))
         raise error
     trace: Any = error.trace
     spans: Callable[[], Any] | None = None if trace is None else lambda: trace
-    active.end("error", server=server, error=error.message, spans=spans)
+    active.end("error", server=server, error=redact(error.message, secrets), spans=without(spans, secrets))
     # The server's own refusal, and a state that is not valid, are about the request: no model can help that.
     if isinstance(error, UpstreamRefused) and tool.server is not None:
         raise error
@@ -232,10 +317,13 @@ def _told(error: BaseException, tool: Tool, active: Active) -> dict[str, Any]:
     return failed(error, tool=tool.name, trace_id=active.trace_id)
 
 
-def _unknown(name: object, view: View) -> WeftError:
-    if not isinstance(name, str):
-        return InputError(f"name must be a string, not {shown(name)}", code="InvalidParams")
-    return NotFound("Tool", name, view.tools)
+def _found(view: View, principal: Principal, name: str) -> tuple[Tool, Decision] | None:
+    """Return the tool that a caller means, also as `name@version`."""
+    found = view.scope.find(principal, view, name)
+    if found is None and "@" in name:
+        bare, _, version = name.rpartition("@")
+        return view.scope.find(principal, view, bare, version)
+    return found
 
 
 def steps_told(caller: Caller) -> OnStep:

@@ -2,96 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from weft.errors import ExpressionInvalid
-from weft.expr.schemas import SchemaProblem, compile_schema
+from weft.expr.schemas import compile_schema
+from weft.gateway.access import UNCHECKED, Checks
+from weft.gateway.auditing import spec_hash
 from weft.gateway.descriptions import Descriptions, Find, made_of
 from weft.gateway.names import Offer, OnCollision, Prefixed, named, prefixed_name, prefixed_uri
+from weft.gateway.policy import Policy, ToolFacts
 from weft.gateway.results import ANYTHING
-from weft.gateway.uris import Template, templates_of
+from weft.gateway.scope import Scope
+from weft.gateway.uris import templates_of
+from weft.gateway.views import Check, Owned, Tool, View, ViewRule, lists_of
 from weft.ir.document import Document, ToolDef
 from weft.plan.compiler import virtual_arguments
 from weft.ports import Schema, ToolRef, Upstream, is_object
-from weft.registry.tools import newest_tools
-from weft.upstreams.headers import Mirrored, mirrored_by
+from weft.registry.book import Book
+from weft.registry.tools import Tools, newest_tools
+from weft.upstreams.headers import mirrored_by
 from weft.upstreams.pool import Pool
 from weft.upstreams.server import Server
 
-Prepare: TypeAlias = Callable[[Any], Any]
-Check: TypeAlias = Callable[[Any], Iterable[SchemaProblem]]
-UNAVAILABLE = "weft/unavailable"
 REGISTRY = "the registry"
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool as it is served: relayed to a `server` under its name there, or run by the engine when there is none."""
-
-    name: str
-    listed: dict[str, Any]
-    definition: ToolDef | None = None
-    server: Server | None = None
-    upstream_name: str = ""
-    prepare: Prepare | None = None
-    mirrored: Mirrored = field(default_factory=dict[tuple[str, ...], str])
-    uses: frozenset[tuple[str, str]] = frozenset()
-    """The tools of servers that it calls, by the server's key and the name there."""
-
-    unfit: Check | None = None
-    """In what ways arguments are not what was advertised, for a function, which does not look itself."""
-
-    whole: bool = False
-    """Whether it is a function of one value that is no object, and comes as the property `input`."""
-
-    misfits: Check | None = None
-    """In what ways a result of the engine is not what was advertised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """A prompt or a resource as it is served, and whose it is."""
-
-    listed: dict[str, Any]
-    server: Server
-    upstream_name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewRule:
-    """What a view shows: globs over the names of tools and prompts and over the addresses of resources."""
-
-    include: tuple[str, ...] = ("*",)
-    exclude: tuple[str, ...] = ()
-    hide_raw: bool = False
-    description: str | None = None
-
-    def shows(self, name: str) -> bool:
-        """Tell whether a name is in the view."""
-        shown = any(fnmatchcase(name, glob) for glob in self.include)
-        return shown and not any(fnmatchcase(name, glob) for glob in self.exclude)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """One named part of what is served."""
-
-    tools: Mapping[str, Tool]
-    prompts: Mapping[str, Owned]
-    resources: Mapping[str, Owned]
-    templates: Sequence[Template]
-    servers: tuple[Server, ...]
-    whole: bool
-    """Whether nothing is left out of it."""
-
-    capabilities: Mapping[str, Any]
-    """What a client of it may ask for."""
-
-    description: str | None = None
-    lists: Mapping[str, tuple[dict[str, Any], ...]] = field(default_factory=dict[str, tuple[dict[str, Any], ...]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +46,25 @@ def build(
     *,
     on_collision: OnCollision = "prefix",
     views: Mapping[str, ViewRule] | None = None,
+    scope: Scope | None = None,
+    checks: Checks = UNCHECKED,
+    hashes: bool = False,
 ) -> Catalogue:
-    """Return what is served, from the registry's document and what the servers offer now."""
+    """Return what is served, from the registry's document and what the servers offer now.
+
+    `scope` says who sees what of it, everybody everything without one; `hashes` asks for those of the definitions.
+    """
     servers = tuple(pool.servers.values())
-    tools, problems = _tools(document, upstream, pool, on_collision)
+    made = _Making(Descriptions(document, upstream, _finding(pool)), pool, checks, hashes=hashes)
+    tools, older, problems = _tools(document, made, pool, on_collision)
     owned: dict[str, dict[str, Owned]] = {}
     for kind in KINDS:
         owned[kind.field], told = _owned(servers, kind, on_collision)
         problems += told
     rules: dict[str | None, ViewRule] = {None: ViewRule()}
     rules.update(views or {})
-    by_name = {name: _view(rule, tools, owned, servers) for name, rule in rules.items()}
+    asked = scope or Scope(Book(document), Policy())
+    by_name = {name: _view(rule, tools, older, owned, servers=servers, scope=asked) for name, rule in rules.items()}
     uris = {(one.server.spec.key, one.upstream_name): uri for uri, one in owned["resources"].items()}
     return Catalogue(by_name, tuple(problems), uris)
 
@@ -150,49 +93,101 @@ def _finding(pool: Pool) -> Find:
 
 
 def _tools(
-    document: Document, upstream: Upstream, pool: Pool, on_collision: OnCollision
-) -> tuple[dict[str, Tool], list[str]]:
-    descriptions = Descriptions(document, upstream, _finding(pool))
+    document: Document, made: _Making, pool: Pool, on_collision: OnCollision
+) -> tuple[dict[str, Tool], dict[tuple[str, str], Tool], list[str]]:
     offers: list[Offer[Tool]] = []
+    older: dict[tuple[str, str], Tool] = {}
     replaced = set[tuple[str, str]]()
-    for definition in newest_tools(document):
-        if not definition.internal:
-            tool = _defined(definition, descriptions, pool)
+    tools = Tools(document)
+    for index, definition in enumerate(document.tools):
+        if definition.internal:
+            continue
+        tool = made.defined(definition)
+        if tools.newest(definition.name) == index:
             offers.append(Offer(tool.name, REGISTRY, tool, owned=True))
-            if tool.server is not None and tool.upstream_name == tool.name:
-                replaced.add((tool.server.spec.key, tool.name))
+        elif definition.version is not None:
+            older[definition.name, definition.version] = tool
+        if tool.server is not None and tool.upstream_name == tool.name:
+            replaced.add((tool.server.spec.key, tool.name))
     for server in pool.servers.values():
         for listed in server.inventory.tools:
             name = str(listed.get("name"))
             # A tool that the registry describes anew under its own name is one tool, not two.
             if (server.spec.key, name) not in replaced:
-                offers.append(Offer(name, server.spec.key, _raw(server, name, listed)))
+                offers.append(Offer(name, server.spec.key, made.raw(server, name, listed)))
     served, problems = named(offers, on_collision=on_collision, what="tool")
-    return {name: _under(name, offer.thing) for name, offer in served.items()}, problems
+    return {name: _under(name, offer.thing) for name, offer in served.items()}, older, problems
 
 
-def _defined(definition: ToolDef, descriptions: Descriptions, pool: Pool) -> Tool:
-    listed = descriptions.listed(definition)
-    uses = frozenset(
-        (server.spec.key, ref.name) for ref in descriptions.leaves(definition) if (server := pool.find(ref)) is not None
-    )
-    mirrored = mirrored_by(listed["inputSchema"])
-    if definition.spec is None and definition.output_transform is None:
-        ref = made_of(definition)
-        server = pool.find(ref)
-        if server is not None:
-            prepare = virtual_arguments(definition) if definition.source is not None else None
-            return Tool(definition.name, listed, definition, server, ref.name, prepare, mirrored, uses)
-    return Tool(
-        definition.name,
-        listed,
-        definition,
-        mirrored=mirrored,
-        uses=uses,
-        unfit=_checks(listed["inputSchema"]) if definition.spec is None else None,
-        whole=descriptions.takes_whole(definition),
-        misfits=_checks(listed["outputSchema"]),
-    )
+class _Making:
+    """Makes the tools of one catalogue."""
+
+    def __init__(self, descriptions: Descriptions, pool: Pool, checks: Checks, *, hashes: bool) -> None:
+        self._descriptions = descriptions
+        self._pool = pool
+        self._checks = checks
+        self._hashes = hashes
+
+    def defined(self, definition: ToolDef) -> Tool:
+        """Return a tool of the registry."""
+        descriptions, find = self._descriptions, self._pool.find
+        listed = descriptions.listed(definition)
+        uses = frozenset(
+            (server.spec.key, ref.name) for ref in descriptions.leaves(definition) if (server := find(ref)) is not None
+        )
+        mirrored = mirrored_by(listed["inputSchema"])
+        hashed = spec_hash(definition) if self._hashes else None
+        if definition.spec is None and definition.output_transform is None:
+            ref = made_of(definition)
+            server = find(ref)
+            if server is not None:
+                return Tool(
+                    definition.name,
+                    listed,
+                    facts_of(definition, server, listed.get("annotations")),
+                    definition,
+                    server,
+                    ref.name,
+                    virtual_arguments(definition) if definition.source is not None else None,
+                    mirrored,
+                    uses,
+                    values=self._checks.of(listed),
+                    spec_hash=hashed,
+                )
+        return Tool(
+            definition.name,
+            listed,
+            facts_of(definition, None, listed.get("annotations")),
+            definition,
+            mirrored=mirrored,
+            uses=uses,
+            unfit=_checks(listed["inputSchema"]) if definition.spec is None else None,
+            whole=descriptions.takes_whole(definition),
+            misfits=_checks(listed["outputSchema"]),
+            spec_hash=hashed,
+        )
+
+    def raw(self, server: Server, name: str, listed: dict[str, Any]) -> Tool:
+        """Return a tool of a server that the registry does not describe."""
+        facts = raw_facts(server, name, listed)
+        mirrored = mirrored_by(listed.get("inputSchema"))
+        return Tool(name, listed, facts, None, server, name, None, mirrored, values=self._checks.of(listed))
+
+
+def facts_of(
+    definition: ToolDef, server: Server | None = None, annotations: Mapping[str, Any] | None = None
+) -> ToolFacts:
+    """Return what decisions about a tool of the registry go by; of its server also while that is not there."""
+    source = definition.source
+    where = (None, None) if server is None else (server.spec.name, server.spec.version)
+    name, version = where if source is None else (source.server, source.server_version)
+    return ToolFacts(definition.name, definition.version, name, version, definition.deprecated, annotations or {})
+
+
+def raw_facts(server: Server, name: str, listed: Mapping[str, Any] | None = None) -> ToolFacts:
+    """Return what decisions about a tool that only its server tells of go by."""
+    hints: object = None if listed is None else listed.get("annotations")
+    return ToolFacts(name, None, server.spec.name, server.spec.version, annotations=hints if is_object(hints) else {})
 
 
 def _checks(schema: Schema) -> Check | None:
@@ -202,15 +197,11 @@ def _checks(schema: Schema) -> Check | None:
         return None
 
 
-def _raw(server: Server, name: str, listed: dict[str, Any]) -> Tool:
-    return Tool(name, listed, None, server, name, None, mirrored_by(listed.get("inputSchema")))
-
-
 def _under(name: str, tool: Tool) -> Tool:
     """Return a tool under the name by which it is served."""
     if tool.name == name:
         return tool
-    return Tool(name, {**tool.listed, "name": name}, None, tool.server, tool.upstream_name, None, tool.mirrored)
+    return replace(tool, name=name, listed={**tool.listed, "name": name}, facts=replace(tool.facts, name=name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +239,13 @@ def _owned(servers: Iterable[Server], kind: Kind, on_collision: OnCollision) -> 
 
 
 def _view(
-    rule: ViewRule, tools: Mapping[str, Tool], owned: Mapping[str, Mapping[str, Owned]], servers: tuple[Server, ...]
+    rule: ViewRule,
+    tools: Mapping[str, Tool],
+    older: Mapping[tuple[str, str], Tool],
+    owned: Mapping[str, Mapping[str, Owned]],
+    *,
+    servers: tuple[Server, ...],
+    scope: Scope,
 ) -> View:
     shown = {name: tool for name, tool in tools.items() if rule.shows(name)}
     if rule.hide_raw:
@@ -257,14 +254,10 @@ def _view(
     prompts, resources, templates = (
         {name: one for name, one in owned[kind.field].items() if rule.shows(name)} for kind in KINDS
     )
-    lists = {
-        "tools": tuple(map(_listed, shown.values())),
-        "prompts": tuple(one.listed for one in prompts.values()),
-        "resources": tuple(one.listed for one in resources.values()),
-        "resourceTemplates": tuple(one.listed for one in templates.values()),
-    }
     return View(
         tools=shown,
+        older={key: tool for key, tool in older.items() if rule.shows(key[0])},
+        scope=scope,
         prompts=prompts,
         resources=resources,
         templates=templates_of(templates),
@@ -272,7 +265,7 @@ def _view(
         whole=rule.include == ("*",) and not rule.exclude,
         capabilities=_capabilities(servers),
         description=rule.description,
-        lists=lists,
+        lists=lists_of(shown.values(), prompts, resources, templates),
     )
 
 
@@ -290,13 +283,3 @@ def _capabilities(servers: Iterable[Server]) -> dict[str, Any]:
 
 def _whose(tool: Tool) -> tuple[str, str]:
     return (tool.server.spec.key if tool.server is not None else "", tool.upstream_name)
-
-
-def _listed(tool: Tool) -> dict[str, Any]:
-    """Return a tool as it is listed; one whose server is away says so."""
-    server = tool.server
-    if server is None or server.state in ("starting", "ready"):
-        return tool.listed
-    meta: object = tool.listed.get("_meta")
-    said = {**(meta if is_object(meta) else {}), UNAVAILABLE: server.problem or server.state}
-    return {**tool.listed, "_meta": said}

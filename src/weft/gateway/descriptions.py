@@ -19,6 +19,10 @@ HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False
 """What a server that says nothing of a tool says by that."""
 
 
+VERSION = "weft/version"
+DEPRECATED = "weft/deprecated"
+"""In `_meta` of a tool: which version it is, and that it should not be used any more, with the reason if it is told."""
+
 Find: TypeAlias = Callable[[ToolRef], Mapping[str, Any] | None]
 """Returns what a server says of its tool, if there is such a server and tool."""
 
@@ -43,9 +47,12 @@ class Descriptions:
         if tool.description is not None:
             told["description"] = tool.description
         told["inputSchema"] = self._input(tool, base)
-        told.update(self._output(tool))
+        output, wrapped = self._output(tool)
+        told.update(output)
         if "annotations" not in told:
             told["annotations"] = combined(self._annotations(ref) for ref in self.leaves(tool))
+        if meta := {**_object(base.get("_meta")), **wrapped, **_of_version(tool)}:
+            told["_meta"] = meta
         return told
 
     def takes_whole(self, tool: ToolDef) -> bool:
@@ -98,13 +105,13 @@ class Descriptions:
             return taken_schema(known or ANY)
         return narrowed(known, hidden=tool.source.hide_fields, defaults=tool.source.defaults)
 
-    def _output(self, tool: ToolDef) -> dict[str, Any]:
+    def _output(self, tool: ToolDef) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the results look like, and whether they are wrapped; nothing of results that are passed on."""
         if tool.spec is None and tool.output_transform is None and self._described(tool) is not None:
             declared = declared_output(tool)
-            return {"outputSchema": declared} if declared else {}
+            return ({"outputSchema": declared} if declared else {}), {}
         schema, wrapped = served_schema(self._flow.output_of(tool.name, tool.version))
-        return {"outputSchema": schema, **({"_meta": {WRAPPED: wrapped}} if wrapped else {})}
+        return {"outputSchema": schema}, {WRAPPED: wrapped} if wrapped else {}
 
     def _annotations(self, ref: ToolRef) -> Mapping[str, Any]:
         described = self._find(ref)
@@ -113,6 +120,16 @@ class Descriptions:
             return (kind.annotations if kind is not None else None) or {}
         hints: object = described.get("annotations")
         return hints if is_object(hints) else {}
+
+
+def _of_version(tool: ToolDef) -> dict[str, Any]:
+    """Return what `_meta` says of a tool's version (REG-42)."""
+    told: dict[str, Any] = {} if tool.version is None else {VERSION: tool.version}
+    return {**told, DEPRECATED: tool.deprecation_message or True} if tool.deprecated else told
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if is_object(value) else {}
 
 
 def made_of(tool: ToolDef) -> ToolRef:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from weft.errors import NotFound
+from weft.gateway.access import Access
+from weft.gateway.auditing import Auditor
 from weft.gateway.calls import ToolCalls
-from weft.gateway.catalogue import View
 from weft.gateway.lists import LISTS, page
 from weft.gateway.live import ALL, Content, Event, Listener, Live, Naming
 from weft.gateway.others import OtherRequests
 from weft.gateway.parking import Parking
 from weft.gateway.rounds import Answers, Elsewhere, Rounds
 from weft.gateway.signing import Signer
+from weft.gateway.views import View
 from weft.ir.document import Document
 from weft.plan.snapshot import Snapshot
 from weft.ports import Caller
@@ -23,6 +25,7 @@ from weft.run.limits import Limits
 from weft.telemetry import Telemetry
 from weft.upstreams.client import own_version
 from weft.upstreams.headers import Mirrored
+from weft.upstreams.inventory import Admit
 from weft.upstreams.pool import Pool
 from weft.upstreams.server import Server, ServerLog
 from weft.upstreams.spec import ServerSpec
@@ -40,6 +43,10 @@ class Gateway:
         *,
         content: Content | None = None,
         naming: Naming | None = None,
+        access: Access | None = None,
+        auditor: Auditor | None = None,
+        admit: Admit | None = None,
+        recheck: float | None = None,
         limits: Limits | None = None,
         telemetry: Telemetry | None = None,
         signer: Signer | None = None,
@@ -50,14 +57,31 @@ class Gateway:
         """Make one; `log` is told of servers, and `chatter` what children say on stderr, line by line."""
         self.telemetry = telemetry or Telemetry()
         self.engine = Engine(Snapshot(Document(), {}), limits=limits)
-        self.pool = Pool(specs, on_change=self._changed, on_event=self._event, log=log or _silent, chatter=chatter)
+        self.pool = Pool(
+            specs,
+            on_change=self._changed,
+            on_event=self._event,
+            log=log or _silent,
+            chatter=chatter,
+            admit=admit,
+            recheck=recheck,
+        )
         self.parking = Parking()
         rounds = Rounds(signer or Signer(), self.parking, elsewhere)
         self._content = content or Content()
-        self._calls = ToolCalls(self.engine, rounds, self.telemetry)
+        audit = auditor or Auditor(None)
+        self._calls = ToolCalls(self.engine, rounds, self.telemetry, audit)
         self._others = OtherRequests(self.engine, rounds, self.telemetry)
         self.telemetry.metrics.upstreams_counted_by(self.pool.outcomes)
-        self.live = Live(self.engine, self.pool, naming or Naming(), self._content, on_built=self._built)
+        self.live = Live(
+            self.engine,
+            self.pool,
+            naming or Naming(),
+            self._content,
+            access=access,
+            auditor=audit,
+            on_built=self._built,
+        )
         self._ready = False
         self._settling: asyncio.Task[None] | None = None
         self.info: dict[str, Any] = {"name": "weft", "title": "weft", "version": own_version()}
@@ -102,10 +126,11 @@ class Gateway:
             await self.ready()
         found = self._view(view)
         if method == "tools/call":
-            return await self._calls.call(view, found, params, caller, answers)
+            return await self._calls.call(view, found, params, caller, answers, quotas=self.live.access.quotas)
+        sight = found.seen_by(caller.principal)
         if method not in LISTS:
-            return await self._others.request(found, method, params, caller, answers)
-        listed = page(found, method, params)
+            return await self._others.request(sight, method, params, caller, answers)
+        listed = page(sight, method, params)
         self.telemetry.metrics.call(method, "", "ok", 0.0)
         return listed
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft.gateway.jwt import Tokens
 from weft.gateway.keys import PREFIX, ApiKeys
-from weft.gateway.proxies import Proxies, Sent, self_asserted
+from weft.gateway.proxies import AgentAt, Proxies, Sent, nobody_at, self_asserted
 from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
 from weft.ports import ANONYMOUS, Principal
 
@@ -16,6 +18,11 @@ Headers = Sequence[tuple[bytes, bytes]]
 CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
 FORWARDED = (b"x-forwarded-", b"forwarded", b"x-real-ip")
 IDENTITY = (b"x-agent-", b"x-caller-agent", b"x-forwarded-client-cert")
+_HIDDEN = (*CREDENTIALS, *IDENTITY, *FORWARDED)
+_INITIALS = frozenset((b"a", b"A", b"f", b"F", b"x", b"X"))
+"""What all of them begin with: most headers are done with a look at that."""
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_log = logging.getLogger("weft.identity")
 
 
 @dataclass(slots=True)
@@ -31,8 +38,10 @@ class _Told:
 class Authenticators:
     """Everything that can tell who calls.
 
-    `self_asserted` believes X-Agent-Name and X-Agent-Version of everybody, with strength `none`; `anonymous` lets in
-    those who say nothing. Counters are for telemetry to read: refusals by reason, and headers that did not count.
+    `certificates` says which agent holds a client certificate, by its SHA-256 in hex or by the common name of its
+    subject; `agent_at` which one has its card at a URL. `self_asserted` believes X-Agent-* and X-Caller-Agent of
+    everybody, with strength `none`; `anonymous` lets in those who say nothing. Counters are for telemetry to read:
+    refusals by reason, and headers that did not count.
     """
 
     def __init__(
@@ -41,15 +50,23 @@ class Authenticators:
         tokens: Iterable[Tokens] = (),
         keys: ApiKeys | None = None,
         proxies: Proxies | None = None,
+        certificates: Mapping[str, tuple[str, str | None]] | None = None,
+        agent_at: AgentAt = nobody_at,
         self_asserted: bool = True,
         anonymous: bool = True,
         reject_untrusted: bool = True,
     ) -> None:
         self.refused = Counter[str]()
+        self.bad_headers = 0
         self.stripped = 0
         self._tokens = tuple(tokens)
         self._keys = keys
         self._proxies = proxies
+        holders = {name: _holder(name, *agent) for name, agent in (certificates or {}).items()}
+        # Apart, so that nobody becomes the holder of a certificate by being called like its hash.
+        self._by_hash = {name: one for name, one in holders.items() if _FINGERPRINT.fullmatch(name)}
+        self._by_name = {name: one for name, one in holders.items() if name not in self._by_hash}
+        self._agent_at = agent_at
         self._self_asserted = self_asserted
         self._anonymous = anonymous
         self._reject_untrusted = reject_untrusted
@@ -69,6 +86,24 @@ class Authenticators:
         for one in self._tokens:
             await one.keys.close()
 
+    def counted(self) -> dict[str, int]:
+        """Return how many requests were refused, by the codes of their errors, and how many headers did not count."""
+        return {
+            Unauthenticated.code: sum(self.refused.values()) - self.bad_headers,
+            BadIdentityHeader.code: self.bad_headers,
+            "IdentityHeaderStripped": self.stripped,
+        }
+
+    def nobody(self) -> Principal:
+        """Return who sends a request that says nothing of its caller.
+
+        Raises:
+            Unauthenticated: there must be a credential (401).
+        """
+        if self._anonymous:
+            return ANONYMOUS
+        raise self._refusal(Unauthenticated("there is no credential", given=False))
+
     async def identify(
         self,
         headers: Headers,
@@ -77,6 +112,7 @@ class Authenticators:
         method: str = "POST",
         target: bytes = b"/mcp",
         certificate: str | None = None,
+        common_name: str | None = None,
     ) -> Principal:
         """Return who sends a request; `peer` is the address at the other end of its socket, None for a unix socket.
 
@@ -87,14 +123,29 @@ class Authenticators:
         try:
             told = _told(headers)
             asserted = self._asserted(told, Sent(peer, method, target, certificate))
-            proven = [await self._proven(text, asserted) for text in self._credentials(told)]
+            held = self._held(certificate, common_name)
+            proven = await self._proofs(told, held, asserted) if told.credentials else ()
+            found = _one_of(proven, held, asserted)
         except Unauthenticated as error:
-            self.refused[error.reason] += 1
-            raise
+            raise self._refusal(error) from None
         except BadIdentityHeader as error:
+            self.bad_headers += 1
             self.refused[error.code] += 1
             raise
-        return self._one_of(proven, asserted)
+        return found or self.nobody()
+
+    def _refusal(self, error: Unauthenticated) -> Unauthenticated:
+        """Count a refusal; the first for a reason is told, since the client is not told any."""
+        self.refused[error.reason] += 1
+        tell = _log.info if self.refused[error.reason] == 1 else _log.debug
+        tell("a caller is refused: %s", error.reason)
+        return error
+
+    def _held(self, certificate: str | None, common_name: str | None) -> Principal | None:
+        """Return whose certificate it is; one that is listed itself is not looked for by its name."""
+        if certificate is None:
+            return None
+        return self._by_hash.get(certificate) or self._by_name.get(common_name or "")
 
     def _asserted(self, told: _Told, sent: Sent) -> Principal | None:
         """Return who the identity headers say calls, as far as they count here."""
@@ -104,9 +155,9 @@ class Authenticators:
         if not told.identity and told.odd is None:
             return None
         if self._proxies is not None and is_proxy:
-            return self._proxies.principal(told.identity, sent)
+            return self._proxies.principal(told.identity, sent, agent_at=self._agent_at)
         if self._self_asserted:
-            return self_asserted(told.identity)
+            return self_asserted(told.identity, agent_at=self._agent_at)
         self.stripped += len(told.identity) + (told.odd is not None)
         if self._reject_untrusted:
             name = next(iter(told.identity))
@@ -128,40 +179,35 @@ class Authenticators:
                 raise Unauthenticated("Authorization is not a bearer token")
         return found
 
-    async def _proven(self, text: str, asserted: Principal | None) -> Principal:
+    async def _proofs(self, told: _Told, *said: Principal | None) -> list[Principal]:
+        """Return whose the credentials are; a key of several versions is for the one that is said."""
+        version = next((one.agent_version for one in said if one is not None and one.agent_version), None)
+        return [await self._proven(text, version) for text in self._credentials(told)]
+
+    async def _proven(self, text: str, version: str | None) -> Principal:
         if self._keys is not None and text.startswith(PREFIX):
-            return self._keys.identify(text, version=None if asserted is None else asserted.agent_version)
+            return self._keys.identify(text, version=version)
         for issuer in self._tokens:
             if (principal := await issuer.identify(text)) is not None:
                 return principal
         raise Unauthenticated("nobody here knows this credential")
 
-    def _one_of(self, proven: Sequence[Principal], asserted: Principal | None) -> Principal:
-        """Return the one principal that all credentials mean."""
-        first = proven[0] if proven else asserted
-        if first is None:
-            if self._anonymous:
-                return ANONYMOUS
-            raise self._conflict("there is no credential", given=False)
-        if any(_meant(one) != _meant(first) for one in proven):
-            raise self._conflict("two credentials disagree")
-        if asserted is not None and not _agrees(asserted, first):
-            raise self._conflict("headers and credential disagree")
-        return first
 
-    def _conflict(self, reason: str, *, given: bool = True) -> Unauthenticated:
-        self.refused[reason] += 1
-        return Unauthenticated(reason, given=given)
+def is_identity(name: bytes) -> bool:
+    """Tell whether a header is a credential, or says who calls or from where, however it is spelt."""
+    return name[:1] in _INITIALS and _dashed(name).startswith(_HIDDEN)
 
 
 def without_identity(headers: Headers) -> list[tuple[bytes, bytes]]:
     """Return the headers that other code may see: neither credentials nor what says who calls or from where."""
-    return [(name, value) for name, value in headers if not _is_identity(_dashed(name))]
+    return [(name, value) for name, value in headers if not is_identity(name)]
 
 
 def _told(headers: Headers) -> _Told:
     told = _Told()
     for raw, value in headers:
+        if raw[:1] not in _INITIALS:
+            continue
         name = raw.lower()
         if name in CREDENTIALS:
             if name in told.credentials:
@@ -184,15 +230,29 @@ def _dashed(name: bytes) -> bytes:
     return name.lower().replace(b"_", b"-")
 
 
-def _is_identity(name: bytes) -> bool:
-    return name in CREDENTIALS or name.startswith((*IDENTITY, *FORWARDED))
+def _holder(name: str, agent: str, version: str | None) -> Principal:
+    return Principal(subject=name, agent_name=agent, agent_version=version, method="certificate", strength="proven")
+
+
+def _one_of(proven: Sequence[Principal], held: Principal | None, asserted: Principal | None) -> Principal | None:
+    """Return the one principal that all credentials mean, or None when there are none."""
+    first = proven[0] if proven else held or asserted
+    if first is None or first is asserted:
+        return first
+    if any(_meant(one) != _meant(first) for one in proven):
+        raise Unauthenticated("two credentials disagree")
+    if held is not None and not _agrees(held, first):
+        raise Unauthenticated("certificate and credential disagree")
+    if asserted is not None and not _agrees(asserted, first):
+        raise Unauthenticated("headers and credential disagree")
+    return first
 
 
 def _meant(principal: Principal) -> tuple[object, ...]:
     return (principal.tenant, principal.agent_name, principal.agent_version, principal.scopes)
 
 
-def _agrees(asserted: Principal, proven: Principal) -> bool:
-    """Tell whether headers, which may leave the version open, name the agent of a credential."""
-    same_version = asserted.agent_version is None or asserted.agent_version == proven.agent_version
-    return asserted.agent_name == proven.agent_name and same_version
+def _agrees(said: Principal, proven: Principal) -> bool:
+    """Tell whether headers or a certificate, which may leave the version open, name the agent of a credential."""
+    same_version = said.agent_version is None or said.agent_version == proven.agent_version
+    return said.agent_name == proven.agent_name and same_version

@@ -204,6 +204,8 @@ class ApiKeys:
         self._looked_at = clock()
         self._seen = self._stamp()
         self._keys = file.read()
+        self._holders: dict[tuple[str, str | None], Principal] = {}
+        """Who holds a key in which version, until the file changes."""
 
     def identify(self, text: str, *, version: str | None = None) -> Principal:
         """Return who holds a key; `version` is the agent's own, when its word is taken for that.
@@ -221,16 +223,12 @@ class ApiKeys:
             raise Unauthenticated("not a key that is live" if key is None else f"key {key.id} is wrong or over")
         if version is not None and key.versions and version not in key.versions:
             raise Unauthenticated(f"key {key.id} is not for that version")
-        return Principal(
-            subject=key.subject,
-            issuer="",
-            tenant=key.tenant,
-            agent_name=key.agent,
-            agent_version=version if version in key.versions else key.versions[-1] if key.versions else None,
-            scopes=frozenset(key.scopes),
-            method="key",
-            strength="proven",
-        )
+        last = key.versions[-1] if key.versions else None
+        used = version if version in key.versions else last
+        holder = self._holders.get((key.id, used))
+        if holder is None:
+            holder = self._holders[key.id, used] = _holder(key, used)
+        return holder
 
     def _look(self) -> None:
         if self._clock() - self._looked_at < LOOK:
@@ -242,6 +240,7 @@ class ApiKeys:
         self._seen = stamp
         try:
             self._keys = self._file.read()
+            self._holders.clear()
             self.problem = None
         except InputError as error:
             # The last good keys stay: a slip of the pen must not lock everybody out.
@@ -254,6 +253,18 @@ class ApiKeys:
         except OSError:
             return ()
         return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
+
+
+def _holder(key: ApiKey, version: str | None) -> Principal:
+    return Principal(
+        subject=key.subject,
+        tenant=key.tenant,
+        agent_name=key.agent,
+        agent_version=version,
+        scopes=frozenset(key.scopes),
+        method="key",
+        strength="proven",
+    )
 
 
 def _hash(salt: str, secret: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import InputError, shown
-from weft.gateway.catalogue import View
+from weft.gateway.views import View
 
 PAGE = 1000
 LISTS = {

@@ -8,14 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from weft.errors import Problem
-from weft.gateway.catalogue import Catalogue, ViewRule, build, prefixed_refs
+from weft.gateway.access import Access
+from weft.gateway.auditing import Auditor
+from weft.gateway.catalogue import Catalogue, build, facts_of, prefixed_refs, raw_facts
 from weft.gateway.doubts import doubts
 from weft.gateway.names import OnCollision
+from weft.gateway.policy import ToolFacts
+from weft.gateway.scope import Scope
+from weft.gateway.steps import Steps
+from weft.gateway.views import ViewRule
 from weft.ir.document import Document, ToolDef
 from weft.ir.loading import no_collection
+from weft.ir.versions import precedence
 from weft.plan.compiler import check, compile_document
 from weft.plan.snapshot import Snapshot
 from weft.ports import Invoke, ToolRef, ToolType, Upstream
+from weft.registry.book import Book
+from weft.registry.tools import key_of
 from weft.run.engine import Engine
 from weft.upstreams.pool import Pool
 
@@ -69,9 +78,30 @@ class Offered:
         self._local = local
         self._pool = pool
         self._prefixed = prefixed
+        self.steps: Steps | None = None
+        """What guards each call of a tool."""
+        self.served: Mapping[tuple[str, str], ToolFacts] = {}
+        """The tools of servers that are served, by the server's key and the name there."""
+        self.registered: Mapping[str, ToolFacts] = {}
+        """Those of the registry, by name and version."""
 
     def bind(self, ref: ToolRef) -> Invoke | None:
         """Return the tool, ready to be called."""
+        found = self._found(ref)
+        return found if found is None or self.steps is None else self.steps.guarded(ref, found)
+
+    def facts(self, ref: ToolRef) -> ToolFacts:
+        """Return what decisions about a tool go by: as it is served, if it is."""
+        known = None if ref.known_as is None else self.registered.get(ref.known_as)
+        if known is not None:
+            return known
+        meant = self._meant(ref)
+        server = self._pool.find(meant)
+        if server is None:
+            return ToolFacts(ref.name)
+        return self.served.get((server.spec.key, meant.name)) or raw_facts(server, ref.name)
+
+    def _found(self, ref: ToolRef) -> Invoke | None:
         if self._local is not None and ref.server is None and (found := self._local.bind(ref)) is not None:
             return found
         return self._pool.bind(self._meant(ref))
@@ -95,12 +125,21 @@ class Live:
     """Keeps the catalogue and the engine's snapshot up to date; what cannot be built never replaces what works."""
 
     def __init__(
-        self, engine: Engine, pool: Pool, naming: Naming, content: Content, *, on_built: Callable[[], object]
+        self,
+        engine: Engine,
+        pool: Pool,
+        naming: Naming,
+        content: Content,
+        *,
+        access: Access | None = None,
+        auditor: Auditor | None = None,
+        on_built: Callable[[], object],
     ) -> None:
         self._engine = engine
         self._pool = pool
         self._naming = naming
         self._content = content
+        self._auditor = auditor or Auditor(None)
         self._on_built = on_built
         self._listeners: dict[object, Listener] = {}
         self._building = asyncio.Lock()
@@ -108,7 +147,10 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self.generation = 0
         self.problems: tuple[str, ...] = ()
-        self.catalogue = build(Document(), Offered(None, pool, {}), pool)
+        self.access = access or Access()
+        self._agents: dict[str, tuple[str, str]] = {}
+        self.scope = Scope(Book(Document()), self.access.policy, self.access.rules)
+        self.catalogue = build(Document(), Offered(None, pool, {}), pool, scope=self.scope)
 
     async def load(self, content: Content) -> None:
         """Serve a new registry.
@@ -117,14 +159,18 @@ class Live:
             DocumentInvalid: it cannot be compiled; what was served before stays.
         """
         async with self._building:
-            await self._build(content, self._naming)
+            await self._build(content, self._naming, self.access)
             self._content = content
 
-    async def rename(self, naming: Naming) -> None:
-        """Serve the same under new names, and in other views."""
+    async def configure(self, naming: Naming, access: Access) -> None:
+        """Serve the same under new names, in other views, to others."""
         async with self._building:
-            await self._build(self._content, naming)
+            await self._build(self._content, naming, access)
             self._naming = naming
+
+    def agent_at(self, url: str) -> tuple[str, str] | None:
+        """Return the agent, by name and version, that has its card at a URL; of several versions the newest."""
+        return self._agents.get(url)
 
     def changed(self) -> None:
         """Note that a server offers something else, or is in another state; many such notes make one build."""
@@ -169,32 +215,66 @@ class Live:
         if before is not None:
             await asyncio.gather(before, return_exceptions=True)
         async with self._building:
-            await self._build(self._content, self._naming)
+            await self._build(self._content, self._naming, self.access)
 
-    async def _build(self, content: Content, naming: Naming) -> None:
+    async def _build(self, content: Content, naming: Naming, access: Access) -> None:
         # Off the event loop: a large registry takes seconds, and calls go on meanwhile.
-        snapshot, catalogue, problems = await asyncio.to_thread(_built, content, self._pool, naming)
+        snapshot, catalogue, problems = await asyncio.to_thread(self._built, content, naming, access)
         before, self.catalogue = self.catalogue, catalogue
+        others = access is not self.access or content.document.agents != self._content.document.agents
+        self.access = access
+        self._agents = _by_url(content.document)
+        self.scope = catalogue.views[None].scope
         self._engine.snapshot = snapshot
         self.problems = problems
         if content is not self._content or self.generation == 0:
             self.generation += 1
         self._on_built()
-        for event in _changes(before, catalogue):
+        for event in _changes(before, catalogue, anyhow=others):
             self.tell(event)
 
+    @no_collection()
+    def _built(self, content: Content, naming: Naming, access: Access) -> tuple[Snapshot, Catalogue, tuple[str, ...]]:
+        pool, document = self._pool, _with_local(content)
+        prefixed = prefixed_refs(document, pool, naming.on_collision)
+        offered = Offered(content.local, pool, prefixed)
+        scope = Scope(Book(document), access.policy, access.rules)
+        offered.steps = Steps(lambda: self.scope, self._auditor, offered.facts)
+        found = check(document, offered)
+        # What is wrong only because of what a server offers now must not stop the rest: it is told, and fails when
+        # called.
+        problems = [problem for problem in found if problem.severity != "error"]
+        snapshot = compile_document(document, offered, problems=problems)
+        catalogue = build(
+            document,
+            offered,
+            pool,
+            on_collision=naming.on_collision,
+            views=naming.views,
+            scope=scope,
+            checks=access.checks,
+            hashes=self._auditor.on,
+        )
+        whole = catalogue.views[None]
+        served = [*whole.tools.values(), *whole.older.values()]
+        offered.served = {
+            (one.server.spec.key, one.upstream_name): one.facts
+            for one in served
+            if one.server is not None and one.definition is None
+        }
+        offered.registered = {
+            **{key_of(one.name, one.version): facts_of(one) for one in document.tools if one.internal},
+            **{one.key: one.facts for one in served if one.definition is not None},
+        }
+        return snapshot, catalogue, (*doubts(document, pool, found), *catalogue.problems)
 
-@no_collection()
-def _built(content: Content, pool: Pool, naming: Naming) -> tuple[Snapshot, Catalogue, tuple[str, ...]]:
-    document = _with_local(content)
-    prefixed = prefixed_refs(document, pool, naming.on_collision)
-    offered = Offered(content.local, pool, prefixed)
-    found = check(document, offered)
-    # What is wrong only because of what a server offers now must not stop the rest: it is told, and fails when called.
-    problems = [problem for problem in found if problem.severity != "error"]
-    snapshot = compile_document(document, offered, problems=problems)
-    catalogue = build(document, offered, pool, on_collision=naming.on_collision, views=naming.views)
-    return snapshot, catalogue, (*doubts(document, pool, found), *catalogue.problems)
+
+def _by_url(document: Document) -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
+    for agent in sorted(document.agents, key=lambda one: precedence(one.version)):
+        if agent.url is not None:
+            found[agent.url] = (agent.name, agent.version)
+    return found
 
 
 def _with_local(content: Content) -> Document:
@@ -206,12 +286,15 @@ def _with_local(content: Content) -> Document:
     return content.document.model_copy(update={"tools": [*content.document.tools, *local]})
 
 
-def _changes(before: Catalogue, after: Catalogue) -> list[Event]:
-    """Return an event for each list of each view that is not what it was."""
+def _changes(before: Catalogue, after: Catalogue, *, anyhow: bool = False) -> list[Event]:
+    """Return an event for each list of each view that is not what it was.
+
+    `anyhow` says that it is not known for whom they changed: who may see what is another matter now.
+    """
     events: dict[tuple[str, str | None], Event] = {}
     for name, view in after.views.items():
         old = before.views.get(name)
         for key, method in CHANGED.items():
-            if old is not None and old.lists[key] != view.lists[key]:
+            if old is not None and (anyhow or old.lists[key] != view.lists[key]):
                 events[method, name] = Event(method, {}, name)
     return list(events.values())

@@ -9,9 +9,9 @@ from typing import Any
 from weft.errors import InputError, NotFound, WeftError, shown
 from weft.gateway.callers import can_be_asked
 from weft.gateway.calls import LIMITS
-from weft.gateway.catalogue import View
 from weft.gateway.rounds import Answers, Rounds
 from weft.gateway.signing import digest
+from weft.gateway.views import View
 from weft.ports import Caller, is_array, is_object
 from weft.run.engine import Engine
 from weft.telemetry import Telemetry

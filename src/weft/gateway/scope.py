@@ -37,7 +37,9 @@ class BookLike(Protocol[EntityT]):
         ...
 
     def depends_on(self, entity: EntityT, /) -> Iterable[Reference]: ...
-    def closure(self, entity: EntityT, /) -> Collection[Reference]: ...
+    def lent_by(self, entity: EntityT, /) -> Collection[Reference]:
+        """Return what a composition may call for its caller."""
+        ...
 
 
 class Served(Protocol):
@@ -97,8 +99,9 @@ class Scope:
         self._policy = policy
         self._rules = rules or Rules()
         self._agents: dict[tuple[str, str | None], dict[str, tuple[str | None, ...]] | None] = {}
-        self._closures: dict[tuple[str, str | None], frozenset[tuple[str, str | None]]] = {}
+        self._lent: dict[tuple[str, str | None], frozenset[tuple[str, str | None]]] = {}
         self._decided: dict[tuple[Principal, ToolFacts], Decision] = {}
+        self._steps: dict[tuple[Principal, ToolFacts, ToolFacts, str | None], Decision] = {}
 
     def sees_all(self, principal: Principal) -> bool:
         """Tell whether a view's whole list is this caller's, so that nothing needs to be asked tool by tool."""
@@ -140,16 +143,28 @@ class Scope:
             self._decided[asked] = decision
         return decision
 
-    def step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts) -> Decision:
+    def step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts, named: str | None = None) -> Decision:
         """Return whether a composition may call a tool for somebody, whatever part of it asks: a fallback, a tap too.
 
         It may call what it declares, for those who may call it; tools for which the policy says so only for those who
-        may call them themselves.
+        may call them themselves. `named` is what the composition calls the tool, where it is served under another name.
         """
+        asked = (principal, composition, tool, named)
+        decision = self._steps.get(asked)
+        if decision is None:
+            decision = self._step(principal, composition, tool, named or tool.name)
+            if len(self._steps) >= REMEMBERED:
+                self._steps.clear()
+            self._steps[asked] = decision
+        return decision
+
+    def _step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts, named: str) -> Decision:
         if not self.decide(principal, composition).callable:
             return _refused(f"{composition.name} may not be called")
-        reached = self._closure(composition)
-        if (tool.name, tool.version) not in reached and (tool.name, None) not in reached:
+        if tool == composition:
+            return Decision(False, True, "called itself")
+        lent = self._lent_by(composition)
+        if (named, tool.version) not in lent and (named, None) not in lent:
             return _refused(f"{composition.name} does not declare {_named(tool)}")
         rule = self._policy.needs_own_right(principal, tool)
         if rule is not None and not self.decide(principal, tool).callable:
@@ -209,14 +224,15 @@ class Scope:
         known = list(self._book.versions("tool", name))
         return tuple(sorted(versions, key=lambda one: known.index(one) if one in known else len(known)))
 
-    def _closure(self, composition: ToolFacts) -> frozenset[tuple[str, str | None]]:
+    def _lent_by(self, composition: ToolFacts) -> frozenset[tuple[str, str | None]]:
         key = (composition.name, composition.version)
-        found = self._closures.get(key)
+        found = self._lent.get(key)
         if found is None:
             entity = self._book.get("tool", composition.name, composition.version or "")
-            reached = () if entity is None else self._book.closure(entity)
-            found = frozenset((ref.name, ref.version or None) for ref in reached if ref.type == "tool")
-            self._closures[key] = found
+            reached = () if entity is None else self._book.lent_by(entity)
+            found = self._lent[key] = frozenset(
+                (ref.name, ref.version or None) for ref in reached if ref.type == "tool"
+            )
         return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.gateway.catalogue import Owned
+    from weft.gateway.views import Owned
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 

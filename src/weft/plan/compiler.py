@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from weft.errors import (
     DocumentInvalid,
@@ -184,9 +185,9 @@ class _Compiler:
         if tool.spec is not None:
             inner = self.operation(tool.spec, tool.name)
             return Step(tool.name, "composition", inner.run, inner.pure, tool.name)
-        if tool.source is None:
-            return self._upstream_tool(tool.name, ToolRef(tool.name), tool.name, tool)
-        return self._upstream_tool(tool.name, source_ref(tool), tool.name, tool)
+        ref = ToolRef(tool.name) if tool.source is None else source_ref(tool)
+        ref = replace(ref, known_as=key_of(tool.name, tool.version))
+        return self._upstream_tool(tool.name, ref, tool.name, tool)
 
     def _upstream_tool(self, tool: str, ref: ToolRef, place: str, definition: ToolDef | None) -> Step:
         invoke = self._upstream.bind(ref)

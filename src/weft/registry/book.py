@@ -10,7 +10,7 @@ from typing import Any
 from weft.errors import ExpressionInvalid, Loc, Problem, json_pointer
 from weft.ir.document import SECTIONS, Document
 from weft.ir.normalise import Parsed
-from weft.ir.operations import AgentCall
+from weft.ir.operations import AgentCall, ToolCall
 from weft.ir.refs import Schemas
 from weft.ir.resolve import schemas_of
 from weft.ir.versions import precedence
@@ -40,7 +40,7 @@ class Book:
                 self._versions.setdefault((entity.kind, ref.name), []).append(ref.version)
         for several in self._versions.values():
             several.sort(key=precedence, reverse=True)
-        self._closures: dict[Reference, frozenset[Reference]] = {}
+        self._lent: dict[Reference, frozenset[Reference]] = {}
         self._nearest: dict[Kind, Nearest] = {}
         self._provided: dict[Identity, frozenset[Identity]] = {}
         self._steps: dict[Reference, tuple[tuple[Loc, Reference], ...]] = {}
@@ -190,33 +190,39 @@ class Book:
         found |= dict.fromkeys(sorted(self.schemas_in(entity)))
         return tuple(found)
 
-    def closure(self, of: Entity | Reference) -> frozenset[Reference]:
-        """Return the tools, agents and schemas that an entity reaches through what it depends on and its steps."""
-        start = of.entity if isinstance(of, Reference) else reference_to(of)
-        if start not in self._closures:
-            self._closures[start] = self._reached(start)
-        return self._closures[start]
+    def lent_by(self, tool: ToolDef) -> frozenset[Reference]:
+        """Return the tools and agents that a composition may call for its caller, also through compositions in it.
+
+        That is what it depends on; what upstream servers have and no registry describes cannot be depended on, so it
+        is enough to name it in a step. A composition that depends on nothing at all says with its steps what it needs.
+        """
+        start = reference_to(tool)
+        if start not in self._lent:
+            self._lent[start] = self._reached(start)
+        return self._lent[start]
 
     def _reached(self, start: Reference) -> frozenset[Reference]:
         reached = set[Reference]()
         entered = {start}
         pending = [start]
         while pending:
-            for ref in self.next_to(pending.pop()):
+            entity = self.get("tool", (at := pending.pop()).name, at.version)
+            for ref in () if entity is None else self._needs(entity):
                 reached.add(ref)
-                if ref.entity not in entered:
-                    entered.add(ref.entity)
-                    pending.append(ref.entity)
+                if ref.type == "tool" and ref not in entered:
+                    entered.add(ref)
+                    pending.append(ref)
         return frozenset(reached)
 
-    def next_to(self, ref: Reference) -> Iterator[Reference]:
-        """Yield what an entity depends on or calls in a step."""
-        entity = self.get(ref.type, ref.name, ref.version)
-        if entity is None:
-            return
-        yield from self.depends_on(entity)
-        if isinstance(entity, ToolDef):
-            yield from (step for _, step in self.steps(entity))
+    def _needs(self, tool: ToolDef) -> Iterator[Reference]:
+        declared = [ref for ref in self.depends_on(tool) if ref.type != "schema"]
+        yield from declared
+        for _, ref in self.steps(tool):
+            if not declared or self.get(ref.type, ref.name, ref.version) is None:
+                yield ref
+        for _, node in () if tool.spec is None else walk(tool.spec, ()):
+            if isinstance(node, ToolCall) and node.server is not None:
+                yield Reference("tool", node.name)
 
 
 def reference_to(entity: Any) -> Reference:

@@ -11,21 +11,27 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from weft.errors import InputError, json_pointer, nearest
 from weft.ports import is_array, is_object
-from weft.registry.drift import Change, tool_changes, worst
+from weft.registry.drift import Change, Impact, tool_changes, worst
 from weft.registry.jcs import hash_of
+
+try:
+    import fcntl
+except ImportError:  # Windows has none; there two writers at once may cost one of two records.
+    fcntl = None
 
 FILE = "weft.lock"
 FORMAT = 1
 MOST_BYTES = 256 << 20
 Mode = Literal["tofu", "warn", "enforce"]
-Why = Literal["changed", "new", "no-lock", "launch"]
+Why = Literal["changed", "new", "no-lock", "launch", "unreadable"]
 Tool: TypeAlias = "dict[str, Any]"
 
 
@@ -109,6 +115,11 @@ class Quarantined:
     message: str
     changes: tuple[Change, ...] = ()
 
+    @property
+    def impact(self) -> Impact | None:
+        """How much the changes matter together; None when it is not known what they are."""
+        return worst(self.changes)
+
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
         return {
@@ -165,11 +176,14 @@ def judge(
     new: list[str] = []
     for tool in tools:
         name = str(tool["name"])
-        pin = known.tools.get(name)
-        found = None if pin is None else _changed(name, pin, tool)
-        if pin is None:
+        pin, made = known.tools.get(name), _made(tool)
+        if made is None:
+            found = Quarantined(name, "unreadable", "it is nested too deeply to be compared")
+        elif pin is None:
             new.append(name)
             found = _unapproved(name, known) if mode != "tofu" else None
+        else:
+            found = _changed(name, pin, made)
         if found is not None:
             held_back.append(found)
         if found is None or mode == "warn":
@@ -188,10 +202,20 @@ def _without_lock(lock: NoLock | None, tools: Sequence[Tool], mode: Mode) -> Ver
     return Verdict(tuple(tools) if mode == "warn" else (), held)
 
 
-def _changed(name: str, pin: Pin, tool: Tool) -> Quarantined | None:
-    if hash_of(tool) == pin.sha256:
+def _made(tool: Tool) -> Pin | None:
+    try:
+        return Pin.of(tool)
+    except RecursionError:
         return None
-    changes = tool_changes(pin.tool, tool)
+
+
+def _changed(name: str, pin: Pin, made: Pin) -> Quarantined | None:
+    if made.sha256 == pin.sha256:
+        return None
+    try:
+        changes = tool_changes(pin.tool, made.tool)
+    except RecursionError:
+        return Quarantined(name, "changed", "it is not the tool that was approved, and too deep to say what changed")
     told = f"it is not the tool that was approved ({worst(changes)})"
     return Quarantined(name, "changed", told, changes)
 
@@ -219,11 +243,18 @@ def shadowed(servers: Mapping[str, Iterable[Tool]]) -> dict[str, tuple[str, ...]
     return {name: tuple(keys) for name, keys in sorted(found.items()) if len(keys) > 1}
 
 
-def executable_hash(command: str, *, cwd: Path | None = None) -> str | None:
+def executable_of(command: str, *, cwd: Path | None = None, path: str | None = None) -> Path | None:
+    """Return the program that a command starts; it is searched on `path`, or on the PATH of this process."""
+    if os.sep in command:
+        return (cwd or Path()) / command
+    found = shutil.which(command, path=path)
+    return None if found is None else Path(found)
+
+
+def executable_hash(command: str, *, cwd: Path | None = None, path: str | None = None) -> str | None:
     """Return the sha256 of the program that a command starts, or None when it cannot be read."""
-    found = shutil.which(command) if os.sep not in command else str((cwd or Path()) / command)
     try:
-        with Path(found or "").open("rb") as file:
+        with (executable_of(command, cwd=cwd, path=path) or Path()).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
@@ -256,27 +287,68 @@ def read_lock(path: Path) -> Lock:
     return _lock_of(value, path)
 
 
-def write_lock(path: Path, lock: Lock) -> None:
-    """Write a lock file, whole or not at all.
+def record(path: Path, key: str, tools: Iterable[Tool], *, argv: Sequence[str] | None = None) -> Lock | NoLock:
+    """Add those tools of a server that the file does not have, and return what it says then.
+
+    What somebody else pinned meanwhile stays as it is. `argv` is kept when the server is new.
 
     Raises:
         InputError: it cannot be written.
     """
-    temporary = ""
+    with alone(path):
+        lock = open_lock(path)
+        if isinstance(lock, NoLock):
+            return lock
+        before = lock or Lock()
+        known = before.servers.get(key) or ServerPin(argv=tuple(argv) if argv else None)
+        added = [tool for tool in tools if tool["name"] not in known.tools]
+        after = before.with_server(key, known).with_tools(key, added)
+        if after != lock:
+            write_lock(path, after)
+        return after
+
+
+@contextmanager
+def alone(path: Path) -> Generator[None]:
+    """Wait until nobody else changes the lock file: workers may record, while somebody approves.
+
+    Raises:
+        InputError: its folder cannot be read.
+    """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        folder = os.open(path.resolve().parent, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        if fcntl is not None:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    """Write a lock file, whole or not at all; where it is a link, what it leads to.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    temporary, real = "", path.resolve()
+    try:
+        data = lock.to_text().encode()
+        handle, temporary = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
         with os.fdopen(handle, "wb") as file:
-            file.write(lock.to_text().encode())
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        Path(temporary).replace(real)
     except OSError as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        raise InputError(
-            f"cannot write {path}: {(error.strerror or str(error)).lower()}", code="UnwritableFile"
-        ) from error
+        raise _unwritable(path, error) from error
+    except RecursionError:
+        raise InputError(f"cannot write {path}: a tool is nested too deeply", code="UnwritableFile") from None
 
 
 def _lock_of(value: Any, path: Path) -> Lock:
@@ -311,6 +383,10 @@ def _pin(name: str, pin: Any, loc: tuple[str, ...], path: Path) -> Pin:
     if pin.get("sha256") != made.sha256:
         raise _corrupt(path, f"{json_pointer(loc)}: the hash is not that of the tool beside it")
     return made
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", code="UnwritableFile")
 
 
 def _corrupt(path: Path, why: str) -> InputError:

@@ -39,6 +39,11 @@ class Result:
         """How many spans the trace has."""
         return len(self._spans or ())
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether a step of the trace failed, though the call did not."""
+        return any(place.outcome == "failed" for place in self._spans or ())
+
     def tracing(self) -> Callable[[], Trace | None]:
         """Return what makes the trace, and keeps nothing else of the result."""
         if self._spans is None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import os
 import secrets
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -21,34 +20,17 @@ import orjson
 
 from weft.errors import InfrastructureError, InputError
 from weft.registry.jcs import canonical
-from weft.telemetry.auditchain import START, Checkpoint, Line, line_of
+from weft.telemetry.auditchain import START, Checkpoint, Line, line_of, mac_of, written
+from weft.telemetry.auditrecords import Entry, Scribe
+from weft.telemetry.logs import Episodes, Log
 
 if sys.platform != "win32":
     import fcntl
 
-Kind = Literal["call", "step", "security"]
 WhenFull = Literal["block", "drop"]
-MOST_TEXT = 256
 MOST_TAIL = 256 << 10
 ROTATE = 64 << 20
 PAUSE = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One call, inner step or event of security; `arguments` is what `AuditLog.fingerprint` gave."""
-
-    kind: Kind = "call"
-    principal: str
-    tenant: str | None = None
-    tool: str
-    spec: str | None = None
-    decision: Literal["allow", "deny"]
-    reason: str | None = None
-    arguments: str | None = None
-    outcome: str | None = None
-    ms: float | None = None
-    trace: str | None = None
 
 
 class AuditLog:
@@ -78,9 +60,12 @@ class AuditLog:
             raise InputError("the key of the audit log is too short", code="WeakKey", hint="16 bytes or more")
         self.path, self.dropped = path, 0
         self._key, self._when_full, self._patience, self._rotate = key, when_full, patience, rotate
-        self._redact, self._now = redact, now
-        self._arguments_key = hmac.new(key, b"arguments", hashlib.sha256).digest()
-        self._untold = 0
+        self._now = now
+        self._mac, self._arguments_mac = mac_of(key), mac_of(hmac.digest(key, b"arguments", "sha256"))
+        self._scribe = Scribe(redact)
+        self._second, self._date = -1.0, ""
+        self._told_of = Episodes(Log("audit"))
+        self._untold, self._failure = 0, OSError()
         self._number, self._hash, self._size = -1, START, 0
         self._after: str | None = None
         self._synced, self._syncing = -1, asyncio.Lock()
@@ -97,7 +82,9 @@ class AuditLog:
             data = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError:
             data = canonical(arguments)
-        return hmac.new(self._arguments_key, data, hashlib.sha256).hexdigest()
+        mac = self._arguments_mac.copy()
+        mac.update(data)
+        return mac.hexdigest()
 
     async def record(self, entry: Entry) -> None:
         """Add a record; an event of security, and whatever was denied, is on the disk when this returns.
@@ -105,23 +92,32 @@ class AuditLog:
         Raises:
             InfrastructureError: it cannot be written, and may not be dropped (AuditUnavailable).
         """
-        secure = entry.kind == "security" or entry.decision == "deny"
-        told = self._told(entry)
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                self._append(told)
-                break
-            except OSError as error:
-                if self._when_full == "drop" and not secure:
-                    self.dropped += 1
-                    self._untold += 1
-                    return
-                if time.monotonic() >= deadline:
-                    raise self._unavailable(error) from error
-            await asyncio.sleep(PAUSE)
-        if secure:
+        if not self.add(entry) and not await self._insisted(entry):
+            return
+        if entry.secure:
             await self.flush()
+
+    def add(self, entry: Entry) -> bool:
+        """Add a record now and tell whether that went well; it is on the disk with the next `flush`."""
+        try:
+            self._append(self._scribe.told(entry))
+        except OSError as error:
+            self._failure = error
+            return False
+        return True
+
+    async def _insisted(self, entry: Entry) -> bool:
+        """Try until a record is added; tell whether it was, or was dropped as it may be."""
+        if self._when_full == "drop" and not entry.secure:
+            self.dropped += 1
+            self._untold += 1
+            return False
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            await asyncio.sleep(PAUSE)
+            if self.add(entry):
+                return True
+        raise self._unavailable(self._failure) from self._failure
 
     async def flush(self) -> None:
         """Bring to the disk what was written.
@@ -143,15 +139,28 @@ class AuditLog:
     async def keep(
         self, *, flush_every: float = 1.0, checkpoint_every: float = 300.0, export: Callable[[Checkpoint], object]
     ) -> None:
-        """Flush and give out checkpoints from time to time, until it is cancelled."""
+        """Flush and give out checkpoints from time to time, until it is cancelled; what fails is logged."""
         last = time.monotonic()
         while True:
             await asyncio.sleep(flush_every)
-            with suppress(InfrastructureError):  # The next record that must not be lost says so to its caller.
+            try:
                 await self.flush()
+                self._told_of.over("flush", "the audit log is on the disk again")
+            except InfrastructureError as error:  # The next record that must not be lost says so to its caller.
+                self._told_of.trouble("flush", error.message, file=str(self.path))
+            if self._untold:
+                self._told_of.trouble("dropped", "records are dropped from the audit log", file=str(self.path))
             if time.monotonic() - last >= checkpoint_every:
                 last = time.monotonic()
-                await asyncio.to_thread(export, self.checkpoint())
+                await self._give_out(export)
+
+    async def _give_out(self, export: Callable[[Checkpoint], object]) -> None:
+        try:
+            await asyncio.to_thread(export, self.checkpoint())
+            self._told_of.over("checkpoint", "checkpoints of the audit log are kept again")
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._told_of.trouble("checkpoint", "a checkpoint of the audit log cannot be kept", reason=reason)
 
     def checkpoint(self) -> Checkpoint:
         """Return what somebody else should keep, to be able to tell that the end was cut off."""
@@ -165,41 +174,27 @@ class AuditLog:
 
     # Writing.
 
-    def _told(self, entry: Entry) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "kind": entry.kind,
-            "principal": entry.principal,
-            "tenant": entry.tenant,
-            "tool": entry.tool,
-            "spec": entry.spec,
-            "decision": entry.decision,
-            "reason": entry.reason,
-            "arguments": entry.arguments,
-            "outcome": entry.outcome,
-            "ms": None if entry.ms is None else round(entry.ms, 3),
-            "trace": entry.trace,
-        }
-        return {name: self._text(value) for name, value in told.items() if value is not None}
-
-    def _text(self, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        text = value if self._redact is None else self._redact(value)
-        return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
-
-    def _append(self, told: dict[str, Any]) -> None:
+    def _append(self, told: str) -> None:
         if self._size >= self._rotate:
             self._turn_over()
         if self._size == 0:
-            self._write({"kind": "begin", "previous": self._hash, **({"after": self._after} if self._after else {})})
-        if self._untold:
-            told = {**told, "dropped": self._untold}
-        self._write(told)
+            self._write_about("begin", previous=self._hash, after=self._after)
+        if not self._untold:
+            self._write(told)
+            return
+        self._write(f'{told},"dropped":{self._untold}')
+        self._told_of.over("dropped", "the audit log is written again", dropped=self._untold)
         self._untold = 0
 
-    def _write(self, told: dict[str, Any]) -> None:
+    def _write_about(self, kind: str, **facts: object) -> None:
+        """Write a record about the log itself, with the facts that there are."""
+        given = {name: fact for name, fact in facts.items() if fact is not None}
+        self._write(written({"kind": kind, **given})[1:-1])
+
+    def _write(self, told: str) -> None:
         """Write one record, whole or not at all; only then is it a part of the chain."""
-        line, made = line_of({"n": self._number + 1, "time": self._time(), **told}, self._hash, self._key)
+        body = f'{{"n":{self._number + 1},"time":"{self._time()}",{told}}}'
+        line, made = line_of(body, self._hash, self._mac)
         written = 0
         try:
             written = os.write(self._file, line)
@@ -230,7 +225,10 @@ class AuditLog:
         return InfrastructureError(f"the audit log cannot be written: {reason}", code="AuditUnavailable")
 
     def _time(self) -> str:
-        return datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        second, part = divmod(self._now(), 1)
+        if second != self._second:
+            self._second, self._date = second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._date}.{int(part * 1_000_000):06d}Z"
 
     # Opening.
 
@@ -269,11 +267,11 @@ class AuditLog:
             os.ftruncate(self._file, self._size)
         lines = whole.split(b"\n") if whole else []
         if not lines:
-            self._write({"kind": "begin", "previous": START, **({"torn": len(torn)} if torn else {})})
+            self._write_about("begin", previous=START, torn=len(torn) or None)
             return
         last = self._checked(lines)
         self._number, self._hash = last.number, last.hash
-        self._write({"kind": "opened", **({"torn": len(torn)} if torn else {})})
+        self._write_about("opened", torn=len(torn) or None)
 
     def _checked(self, lines: list[bytes]) -> Line:
         last = Line.read(lines[-1])
@@ -301,19 +299,30 @@ def key_of(path: Path, *, create: bool = False) -> bytes:
     """
     try:
         if create and not path.exists():
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(file, "w") as made:
-                made.write(secrets.token_hex(32) + "\n")
+            _make_key(path)
         if sys.platform != "win32" and path.stat().st_mode & 0o077:
             raise InputError(f"others may read the key in {path}", code="OpenKey", hint=f"chmod 600 {path}")
         key = path.read_bytes().strip()
     except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {(error.strerror or str(error)).lower()}", code="UnreadableFile"
-        ) from error
+        told = f"cannot {'make' if create else 'read'} the key {path}: {(error.strerror or str(error)).lower()}"
+        raise InputError(told, code="UnreadableFile") from error
     if len(key) < 16:
         raise InputError(f"the key in {path} is too short", code="WeakKey", hint="16 bytes or more")
     return key
+
+
+def _make_key(path: Path) -> None:
+    """Make a key, whole or not at all, unless another process is first."""
+    file, made = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(file, "w") as out:
+            out.write(secrets.token_hex(32) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        with suppress(FileExistsError):
+            path.hardlink_to(made)
+    finally:
+        Path(made).unlink()
 
 
 def append_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -21,22 +21,32 @@ START: Final = "0" * 64
 _MARK: Final = b',"h":"'
 _TAIL: Final = len(_MARK) + 64 + len(b'"}')
 MOST_LINE: Final = 64 << 10
+_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
 FaultCode = Literal["edited", "missing", "reordered", "cut", "torn", "unlinked", "checkpoint", "empty"]
 
 
-def line_of(record: Mapping[str, Any], previous: str, key: bytes) -> tuple[bytes, str]:
-    """Return a record as a line of the log, and its hash; nothing in it can end the line or steer a terminal."""
-    body = (
-        json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-        .replace("\x7f", "\\u007f")
-        .encode()
-    )
-    made = _hash(body, previous, key)
-    return body[:-1] + _MARK + made.encode() + b'"}\n', made
+def line_of(body: str, previous: str, mac: hmac.HMAC) -> tuple[bytes, str]:
+    """Return a record, which is JSON in ASCII, as a line of the log, and its hash; `mac` is what `mac_of` gave."""
+    data = body.encode("ascii")
+    made = _hash(data, previous, mac)
+    return b'%b%b%b"}\n' % (data[:-1], _MARK, made.encode()), made
 
 
-def _hash(body: bytes, previous: str, key: bytes) -> str:
-    return hmac.new(key, previous.encode() + b"|" + body, hashlib.sha256).hexdigest()
+def written(value: Any) -> str:
+    """Return a value as a record holds it: nothing in it can end the line or steer a terminal."""
+    return _json(value).replace("\x7f", "\\u007f")
+
+
+def mac_of(key: bytes) -> hmac.HMAC:
+    """Return what makes hashes with a key."""
+    return hmac.new(key, digestmod=hashlib.sha256)
+
+
+def _hash(body: bytes, previous: str, mac: hmac.HMAC) -> str:
+    # A copy costs less than to begin with the key again.
+    made = mac.copy()
+    made.update(b"%b|%b" % (previous.encode(), body))
+    return made.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class Line:
 
     def follows(self, previous: str, key: bytes) -> bool:
         """Tell whether it is the record that was written after the one of that hash."""
-        return hmac.compare_digest(self.hash, _hash(self.body, previous, key))
+        return hmac.compare_digest(self.hash, _hash(self.body, previous, mac_of(key)))
 
     @property
     def number(self) -> int:

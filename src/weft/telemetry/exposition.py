@@ -19,6 +19,7 @@ _COUNTS: Final = (
 )
 _TOTALS: Final = (
     ("weft_limit_exceeded", "limits", "limit", "Limits that were met, by the name of the error."),
+    ("weft_findings", "findings", "finding", "Calls that are not as the registry foresees."),
     ("weft_reloads", "reloads", "result", "Reloads of the registry."),
 )
 _GAUGES: Final = (

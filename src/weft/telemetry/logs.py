@@ -16,18 +16,16 @@ from typing import Any, Final, Literal, TextIO, cast
 
 import orjson
 
+from weft.expr.redaction import HIDDEN, is_secret_name
+
 LogFormat = Literal["auto", "text", "json"]
 
-HIDDEN: Final = "[redacted]"
 _MOST_TEXT: Final = 2000
 _MOST_TRACE: Final = 20_000
 _MOST_DEPTH: Final = 6
 _FIELDS: Final = "weft_fields"
 _STACK: Final = "weft_stack"
 
-_SECRET: Final = re.compile(
-    r"(?i)token|secret|passw|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential|cookie"
-)
 # The C0 and C1 controls, the two line separators of Unicode, and what changes the direction of writing.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NEEDS_QUOTES: Final = re.compile(r'[\s="]|^$')
@@ -130,15 +128,16 @@ class _Written:
         self._redact = redact
 
     def text(self, text: str, most: int = _MOST_TEXT) -> str:
-        shown = text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
-        return self._redact(shown) if self._redact is not None else shown
+        # Redacted before it is cut: half a secret does not look like one.
+        shown = text if self._redact is None else self._redact(text[: 2 * most])
+        return shown if len(text) <= most else f"{shown[:most]}... ({len(text)} characters)"
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         given = cast("dict[str, object]", getattr(record, _FIELDS, {}))
         return {name: self.value(value, name) for name, value in given.items()}
 
     def value(self, value: object, name: str = "", depth: int = 0) -> Any:
-        if name and value is not None and _SECRET.search(name):
+        if name and value is not None and is_secret_name(name):
             return HIDDEN
         if isinstance(value, bool | int | float | None):
             return value

@@ -42,6 +42,7 @@ class Metrics:
         self._upstreams: Callable[[], Mapping[str, Mapping[str, int]]] = dict
         self._up: dict[str, int] = {}
         self._limits: defaultdict[str, int] = _counts()
+        self._findings: defaultdict[str, int] = _counts()
         self._reloads: defaultdict[str, int] = _counts()
         self._elsewhere: list[Callable[[], Mapping[str, int]]] = []
 
@@ -85,6 +86,10 @@ class Metrics:
         """Take limits from where they are counted, by the names of their errors; asked whenever somebody looks."""
         self._elsewhere.append(counts)
 
+    def finding(self, code: str) -> None:
+        """Count a call that is not as the registry foresees, by what is strange about it."""
+        self._findings[code] += 1
+
     def reloaded(self, result: str, *, generation: int) -> None:
         """Count a reload ("ok", "unchanged" or "failed") and take the generation that is served now."""
         self._reloads[result] += 1
@@ -100,6 +105,7 @@ class Metrics:
             "upstreams": _copy(self._upstreams()),
             "up": dict(self._up),
             "limits": _sum([self._limits, *(counts() for counts in self._elsewhere)]),
+            "findings": dict(self._findings),
             "reloads": dict(self._reloads),
             "in_flight": self.in_flight,
             "generation": self.generation,
@@ -128,6 +134,7 @@ def merge(snapshots: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "upstreams": _added(one["upstreams"] for one in given),
         "up": _least(one["up"] for one in given),
         "limits": _sum(one["limits"] for one in given),
+        "findings": _sum(one["findings"] for one in given),
         "reloads": _sum(one["reloads"] for one in given),
         "in_flight": sum(one["in_flight"] for one in given),
         # A generation counts as served when every worker serves it.

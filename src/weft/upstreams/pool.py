@@ -12,6 +12,7 @@ from typing import Any
 from weft.errors import InputError, UpstreamUnavailable
 from weft.ports import Invoke, ToolRef, ToolType, is_object
 from weft.upstreams.child import RestartPolicy
+from weft.upstreams.inventory import Admit
 from weft.upstreams.results import value_of, value_schema
 from weft.upstreams.server import OnEvent, Server, ServerLog
 from weft.upstreams.spec import ServerSpec
@@ -29,22 +30,26 @@ class Pool:
         log: ServerLog,
         chatter: ServerLog | None = None,
         policy: RestartPolicy | None = None,
+        admit: Admit | None = None,
+        recheck: float | None = None,
     ) -> None:
         """Make a pool; `on_change` is told whenever a state or an inventory is another, `log` one line of a server.
 
-        `chatter` is told what children say on stderr, line by line; without it, `log` is.
+        `chatter` is told what children say on stderr, line by line; without it, `log` is. `admit` is asked about each
+        list of tools that a server gives. After each `recheck` seconds servers are asked for their tools again.
 
         Raises:
             InputError: two servers have one key.
         """
         self._on_change, self._on_event, self._log, self._policy = on_change, on_event, log, policy
-        self._chatter = chatter
+        self._chatter, self._admit, self._recheck = chatter, admit, recheck
         self._outcomes: dict[str, Counter[str]] = {}
         self._servers: dict[str, Server] = {spec.key: self._server(spec) for spec in _distinct(specs)}
         self._by_tool: dict[str, Server] | None = None
         self._replacing = asyncio.Lock()
         self._draining: dict[asyncio.Task[None], Server] = {}
         self._starting: list[Server] = []
+        self._rechecking: asyncio.Task[None] | None = None
 
     @property
     def servers(self) -> Mapping[str, Server]:
@@ -59,6 +64,13 @@ class Pool:
         """Begin to connect to all, in the background."""
         for server in self._servers.values():
             server.start()
+        if self._recheck is not None:
+            self._rechecking = asyncio.get_running_loop().create_task(self._recheck_every(self._recheck))
+
+    def recheck(self) -> None:
+        """Have every server asked for its tools again, now and in the background."""
+        for server in self._servers.values():
+            server.recheck()
 
     async def settled(self) -> None:
         """Wait until every server has connected or failed once, which their start limits bound."""
@@ -97,6 +109,8 @@ class Pool:
 
     async def close(self) -> None:
         """Close all servers; what is in flight fails."""
+        if self._rechecking is not None:
+            self._rechecking.cancel()
         for server in self._starting:
             await server.close()  # Whoever waits for them to settle waits no longer.
         async with self._replacing:
@@ -190,7 +204,13 @@ class Pool:
             chatter=self._chatter,
             policy=self._policy,
             outcomes=self._outcomes.setdefault(spec.key, Counter()),
+            admit=self._admit,
         )
+
+    async def _recheck_every(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            self.recheck()
 
     def _changed(self) -> None:
         self._by_tool = None

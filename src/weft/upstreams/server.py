@@ -10,21 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from weft.errors import (
-    DeadlineExceeded,
-    UpstreamAuth,
-    UpstreamDied,
-    UpstreamUnavailable,
-    WeftError,
-    said_by,
-)
+from weft.errors import DeadlineExceeded, UpstreamAuth, UpstreamDied, UpstreamUnavailable, WeftError, said_by
 from weft.ports import Caller
 from weft.upstreams.asking import offer_set
 from weft.upstreams.bulkhead import Bulkhead
 from weft.upstreams.child import RestartPolicy, Supervisor
 from weft.upstreams.following import UPDATED, Following, session_stream, stands
-from weft.upstreams.inventory import Inventory, take_inventory, updated
+from weft.upstreams.inventory import Admit, Inventory, Tools, take_inventory, updated
 from weft.upstreams.loopclock import LoopClock
+from weft.upstreams.probing import end_of
 from weft.upstreams.results import outcome_of
 from weft.upstreams.session import Session
 from weft.upstreams.sessions import LEASED, Sessions
@@ -39,15 +33,11 @@ OnEvent: TypeAlias = Callable[["Server", str, dict[str, Any]], object]
 ServerLog: TypeAlias = Callable[[str, str], object]
 """Told of a server, by its key, in one line."""
 
-PROBE_EVERY = 30.0
-PROBE_TAKES = 5.0
-PROBE_PAUSE = 1.0
 LONGEST_START = 60.0
 LONGEST_WAIT = 300.0
 """For how long a server may ask to be left alone."""
 
-AWAY = frozenset({None, 502, 503, 504})
-"""Statuses of a probe that say that the server is away; with any other, somebody answers."""
+TOOLS_CHANGED = {"method": "notifications/tools/list_changed"}
 
 RECONNECT = RestartPolicy(within=0.0)
 """For servers over HTTP: no quarantine, as trying to connect costs nobody a process."""
@@ -66,8 +56,12 @@ class Server:
         chatter: ServerLog | None = None,
         policy: RestartPolicy | None = None,
         outcomes: Counter[str] | None = None,
+        admit: Admit | None = None,
     ) -> None:
-        """Make a server; `on_change` is told when its state or inventory is another, `chatter` what a child mutters."""
+        """Make a server; `on_change` is told when its state or inventory is another, `chatter` what a child mutters.
+
+        `admit` says which of its tools are there for anybody; without it, all are.
+        """
         self.spec = spec
         self.outcomes: Counter[str] = Counter() if outcomes is None else outcomes
         """How many requests have ended, by how: ok, tool_error, input_required, error, cancelled."""
@@ -76,7 +70,7 @@ class Server:
         self.known = Inventory()
         """What it offered last, whatever its state."""
         self.connected_once = False
-        self._on_change, self._on_event, self._log = on_change, on_event, log
+        self._on_change, self._on_event, self._log, self._admit = on_change, on_event, log, admit
         self._supervisor = Supervisor(
             spec.key, clock=LoopClock(), policy=policy or (RestartPolicy() if spec.command else RECONNECT)
         )
@@ -122,6 +116,11 @@ class Server:
         """Wait until it has connected, or failed to, for the first time."""
         await self._settled.wait()
 
+    def recheck(self) -> None:
+        """Have its tools asked for again, as if it had said that they changed; one that is away is asked anyway."""
+        if self._following is not None:
+            self._following.hear(TOOLS_CHANGED)
+
     async def request(
         self, method: str, params: Mapping[str, Any], *, deadline: float, caller: Caller | None = None
     ) -> dict[str, Any]:
@@ -131,6 +130,7 @@ class Server:
         that relays it, and to nobody in particular; any other caller is asked, and the request made again.
 
         Raises:
+            NotFound: the tool is not admitted.
             UpstreamRefused: the server answered with an error.
             LimitExceeded: too many requests are in flight and waiting.
             InfrastructureError: there is no answer.
@@ -161,6 +161,9 @@ class Server:
         session = self._plain
         if session is None:
             raise self._away()
+        if self._admit is not None and method == "tools/call":
+            # Whoever calls may have found the tool while it was admitted.
+            self.known.require(str(params.get("name")))
         try:
             if caller is None or self._sessions is None or not (offers := offer_set(caller.capabilities)):
                 return await session.request(method, params, deadline=deadline, caller=caller)
@@ -238,10 +241,10 @@ class Server:
             deadline = asyncio.get_running_loop().time() + self._patience
             session, way = await self._wires.connect(self._way, offers={}, heard=following.hear, deadline=deadline)
             await following.listen(session)
-            found = await take_inventory(session.client, self.spec, deadline=deadline)
+            found = await take_inventory(session.client, self.spec, deadline=deadline, admit=self._admitted)
             self._begin(session, way, following, found)
             following.read()
-            return await self._end_of(session)
+            return self._in_short(await end_of(session, self.spec, self._suspected))
         except Exception as error:  # whatever goes wrong with one server, it is tried again
             return self._reason(error)
         finally:
@@ -281,26 +284,6 @@ class Server:
             await stands(stream)
         return session
 
-    async def _end_of(self, session: Session) -> str:
-        """Wait until a server is gone: a child tells its end, any other is asked now and then, and when calls fail."""
-        if self.spec.command:
-            await session.gone.wait()
-        while session.ending is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PROBE_EVERY):
-                    await self._suspected.wait()
-            self._suspected.clear()
-            try:
-                method = "ping" if session.client.era == "legacy" else "server/discover"
-                await session.client.request(method, deadline=asyncio.get_running_loop().time() + PROBE_TAKES)
-            except (UpstreamUnavailable, UpstreamDied, UpstreamAuth, DeadlineExceeded) as error:
-                if not isinstance(error, UpstreamUnavailable) or error.status in AWAY:
-                    return self._reason(error)
-            except WeftError:
-                pass  # It answers.
-            await asyncio.sleep(PROBE_PAUSE)
-        return self._in_short(session.ending)
-
     def _leave(self, session: Session | None) -> None:
         """Let what is in flight end, and then close the connection."""
         sessions, self._plain, self._sessions, self._following = self._sessions, None, None, None
@@ -313,10 +296,19 @@ class Server:
         session = self._plain
         if session is not None:
             deadline = asyncio.get_running_loop().time() + self.spec.start_timeout
-            found = await updated(self.known, kinds, session.client, self.spec, deadline=deadline)
-            if found != self.known:
-                self.known = found
+            found = await updated(self.known, kinds, session.client, self.spec, deadline=deadline, admit=self._admitted)
+            before, self.known = self.known, found
+            if found != before:
                 self._tell(self._on_change)
+
+    async def _admitted(self, spec: ServerSpec, tools: Tools) -> Tools:
+        if self._admit is None:
+            return tools
+        try:
+            return await self._admit(spec, tools)
+        except Exception as error:  # who cannot be judged is not served
+            self._say(f"its tools are held back, since they cannot be judged: {said_by(error)}")
+            return ()
 
     # What others are told.
 

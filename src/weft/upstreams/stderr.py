@@ -6,37 +6,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from weft.expr.redaction import redact
+
 Log: TypeAlias = Callable[[str], object]
 
-HIDDEN = "[redacted]"
 SHORTEST_SECRET = 8
 
-# Every repetition is bounded or ends at a separator: a child chooses this text and must not choose the time it takes.
-_NAMED = re.compile(
-    r"""(?ix) ( (?: token | secret | passw(?:or)?d | passphrase | api[_-]?key | access[_-]?key | private[_-]?key
-              | authorization | credential s? | cookie ) [\w.-]{0,40} ["']? \s{0,4} [=:] \s{0,4}
-              (?: (?: bearer | basic ) \s{1,4} )? )
-        ( "[^"\n]{0,512}" | '[^'\n]{0,512}' | [^\s,;&"']+ )"""
-)
-_SCHEME = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
-_SHAPED = re.compile(
-    r"""(?x) \b (?: sk-[\w-]{16,} | gh[pousr]_\w{20,} | github_pat_\w{20,} | glpat-[\w-]{16,} | xox[a-z]-[\w-]{10,}
-              | A(?:KIA|SIA)[A-Z0-9]{16} | AIza[\w-]{30,} | eyJ[\w-]{8,512}\.[\w-]+\.[\w-]* )"""
-)
-_USERINFO = re.compile(r"(://)[^\s/@:]*:[^\s/@]+@")
-_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\S\n\t ]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-
-
-def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return the text without what looks like a secret, and without each secret that is known."""
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    text = _PEM.sub(HIDDEN, text)
-    text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
-    text = _NAMED.sub(rf"\1{HIDDEN}", text)
-    text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
-    return _SHAPED.sub(HIDDEN, text)
 
 
 class Stderr:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from weft.doors.asgi import BadRequest
+from weft.doors.asgi import BadRequest, retry_after_header
 from weft.errors import (
     InfrastructureError,
     InputError,
@@ -17,6 +17,7 @@ from weft.errors import (
     UpstreamRefused,
     WeftError,
 )
+from weft.gateway.quotas import QuotaExceeded
 
 Era = Literal["modern", "legacy"]
 log = logging.getLogger("weft.doors.mcp")
@@ -30,6 +31,8 @@ RESOURCE_NOT_FOUND = -32002
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
+TOO_OFTEN = -32000
+"""What other limits of HTTP requests say as well, before a door has read the message."""
 CANCELLED = -32800
 """What the reference implementation says to a legacy client whose request was cancelled."""
 
@@ -37,12 +40,13 @@ CODES: Mapping[type[Exception], int] = {
     InputError: INVALID_PARAMS,
     NotFound: INVALID_PARAMS,
     LimitExceeded: INTERNAL_ERROR,
+    QuotaExceeded: TOO_OFTEN,
     InfrastructureError: INTERNAL_ERROR,
     WeftError: INTERNAL_ERROR,
 }
 """The code of each class of error; a class that is not here has that of the class that it is made of."""
 
-STATUS: Mapping[type[Exception], int] = {LimitExceeded: 503}
+STATUS: Mapping[type[Exception], int] = {LimitExceeded: 503, QuotaExceeded: 429}
 """The errors whose HTTP status says more than the JSON-RPC code, in both eras: load balancers read it."""
 
 MODERN_STATUS = {
@@ -121,7 +125,7 @@ def fault(error: Exception, *, method: str = "", era: Era = "modern") -> Fault:
         data = {"uri": error.name} if method == "resources/read" else _hint(error)
         code = RESOURCE_NOT_FOUND if era == "legacy" and method.startswith("resources/") else code
     status = _first(STATUS, error, MODERN_STATUS.get(code, 200) if era == "modern" else 200)
-    wait = ((b"retry-after", str(max(1, round(error.retry_after or 1))).encode()),) if status == 503 else ()
+    wait = (retry_after_header(error.retry_after or 1),) if status in (429, 503) else ()
     return Fault(status, _told(code, message, data), wait)
 
 

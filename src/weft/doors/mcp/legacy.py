@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.doors.mcp.callers import Client, LegacyClient
 from weft.doors.mcp.faults import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
+from weft.doors.mcp.labels import Labels
 from weft.doors.mcp.methods import LEGACY_METHODS, OFFERED_BY
 from weft.doors.mcp.older import older
 from weft.doors.mcp.peers import Peers
@@ -27,6 +28,7 @@ class Legacy:
         self._gateway = gateway
         self._sessions = sessions
         self._peers = peers
+        self._labels = Labels()
         self.questions = Questions(worker=peers.index if peers is not None else 0)
         if peers is not None:
             peers.on("answer", self._answer_of_peer)
@@ -51,7 +53,7 @@ class Legacy:
         meta = params.get("_meta")
         return LegacyClient(
             tell,
-            principal=principal,
+            principal=self._labels.on(principal, agreed.info),
             meta=meta if is_object(meta) else {},
             agreed=agreed,
             log_level=self._sessions.state(agreed.id).level,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.doors.mcp.callers import Client
+from weft.doors.mcp.callers import NOTHING, Client, ModernClient
 from weft.doors.mcp.faults import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, Refusal
+from weft.doors.mcp.labels import Labels
 from weft.doors.mcp.methods import (
     CACHEABLE,
     CALLS,
     CLIENT_CAPABILITIES,
+    CLIENT_INFO,
     LEGACY,
     LOG_LEVEL,
     MODERN_METHODS,
@@ -19,9 +21,10 @@ from weft.doors.mcp.methods import (
     SERVER_INFO,
     VERSIONS,
 )
+from weft.doors.mcp.questions import Tell
 from weft.doors.mcp.serves import Serves
 from weft.gateway.rounds import Answers
-from weft.ports import is_object
+from weft.ports import Principal, is_object
 from weft.upstreams.headers import MODERN
 from weft.upstreams.session import LEVELS
 
@@ -82,6 +85,7 @@ class Modern:
     def __init__(self, gateway: Serves, *, ttl_ms: int) -> None:
         self._gateway = gateway
         self._ttl_ms = ttl_ms
+        self._labels = Labels()
         self._made_by = {SERVER_INFO: gateway.info}
 
     async def check_method(self, method: str, view: str | None) -> None:
@@ -96,6 +100,12 @@ class Modern:
         offered = OFFERED_BY.get(method)
         if method not in MODERN_METHODS or (offered is not None and offered not in self._gateway.capabilities(view)):
             raise Refusal(f"Method not found: {method[:80]}", rpc=METHOD_NOT_FOUND, status=404)
+
+    def client(self, meta: Mapping[str, Any], *, principal: Principal, tell: Tell | None) -> ModernClient:
+        """Return the client of a request, as its envelope describes it."""
+        info: object = meta.get(CLIENT_INFO)
+        labelled = self._labels.on(principal, info if is_object(info) else NOTHING)
+        return ModernClient(tell, principal=labelled, meta=meta)
 
     async def serve(self, view: str | None, method: str, params: dict[str, Any], client: Client) -> dict[str, Any]:
         """Return the result of a request, with all that this era wants in it."""

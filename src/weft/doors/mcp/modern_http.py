@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.doors.asgi import respond
-from weft.doors.mcp.callers import ModernClient
 from weft.doors.mcp.exchange import Exchange
 from weft.doors.mcp.faults import Refusal
 from weft.doors.mcp.headers import check_mirrored_arguments, check_mirrored_fields
@@ -48,7 +47,7 @@ class ModernPosts:
         reply = visit.reply()
         if method == "subscriptions/listen":
             return await self._listen(visit, id_, params, reply)
-        client = ModernClient(reply.tell if reply.streams else None, principal=visit.principal, meta=meta)
+        client = self._modern.client(meta, principal=visit.principal, tell=reply.tell if reply.streams else None)
         work = self._modern.serve(visit.view, method, params, client)
         return await Exchange(reply).run(work, id_=id_, method=method, era="modern", receive=visit.receive)
 

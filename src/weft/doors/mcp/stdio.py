@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from weft.doors.mcp.callers import ModernClient
 from weft.doors.mcp.exchange import Reason
 from weft.doors.mcp.faults import PARSE_ERROR, Era, Refusal, fault
 from weft.doors.mcp.legacy import Legacy
@@ -183,7 +182,7 @@ class StdioDoor:
         await self._modern.check_method(method, self._view)
         if method == "subscriptions/listen":
             return await self._listen(id_, params)
-        client = ModernClient(self._tell, principal=self._principal, meta=meta)
+        client = self._modern.client(meta, principal=self._principal, tell=self._tell)
         return await self._modern.serve(self._view, method, params, client)
 
     async def _listen(self, id_: str | int, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""The steps of compositions: each call of a tool is checked again when it is made, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any
+
+from weft.errors import ExecutionFailed
+from weft.gateway.auditing import Auditor
+from weft.gateway.callers import Inside
+from weft.gateway.policy import ToolFacts
+from weft.gateway.scope import Scope
+from weft.ports import Invoke, ToolRef
+from weft.registry.tools import key_of
+
+
+class Steps:
+    """Guards the tools that compositions call, for one state of the registry and the servers.
+
+    `scope` says what holds now, which may be more than what held when a call began: who loses a right while a long
+    composition runs loses it for the steps that are left.
+    """
+
+    def __init__(self, scope: Callable[[], Scope], auditor: Auditor, facts: Callable[[ToolRef], ToolFacts]) -> None:
+        """Make one; `facts` tells of a tool what decisions about it go by."""
+        self._scope = scope
+        self._auditor = auditor
+        self._facts = facts
+
+    def guarded(self, ref: ToolRef, invoke: Invoke) -> Invoke:
+        """Return a tool that is called only for those for whom the composition may call it."""
+        named = ref.name if ref.known_as is None else ref.known_as.partition("@")[0]
+        audited = self._auditor.on
+        known: ToolFacts | None = None
+
+        async def guarded(arguments: Any, call: Any) -> Any:
+            nonlocal known
+            inside = call.root.context
+            if not isinstance(inside, Inside) or inside.facts is None:
+                return await invoke(arguments, call)
+            # What is served is known only when all is built, which is before anything is called.
+            tool = known = known or self._facts(ref)
+            decision = self._scope().step(inside.principal, inside.facts, tool, named)
+            if not decision.callable:
+                await self._denied(inside, tool, decision.reason, arguments)
+                told = f"Tool {named!r} may not be called for this caller"
+                raise ExecutionFailed(told, code="StepDenied", hint="ask who runs the gateway")
+            if not audited or tool == inside.facts:
+                return await invoke(arguments, call)
+            return await self._recorded(inside, tool, decision.reason, arguments, invoke(arguments, call))
+
+        return guarded
+
+    async def _denied(self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any) -> None:
+        if self._auditor.on:
+            await self._auditor.step(
+                inside.principal,
+                key_of(tool.name, tool.version),
+                None,
+                decision="deny",
+                reason=reason,
+                arguments=arguments,
+                outcome="denied",
+                trace_id=inside.trace_id,
+            )
+
+    async def _recorded(
+        self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any, work: Awaitable[Any]
+    ) -> Any:
+        began = perf_counter()
+        outcome = "cancelled"
+        try:
+            result = await work
+            outcome = "ok"
+            return result
+        except Exception:
+            outcome = "error"
+            raise
+        finally:
+            await self._auditor.step(
+                inside.principal,
+                key_of(tool.name, tool.version),
+                None,
+                decision="allow",
+                reason=reason,
+                arguments=arguments,
+                outcome=outcome,
+                ms=(perf_counter() - began) * 1000,
+                trace_id=inside.trace_id,
+            )

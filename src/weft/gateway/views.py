@@ -1,0 +1,181 @@
+"""Views: named parts of what is served, and what somebody sees of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from weft.expr.schemas import SchemaProblem
+from weft.gateway.policy import ToolFacts
+from weft.gateway.scope import Scope
+from weft.gateway.uris import Template
+from weft.gateway.values import Values
+from weft.ir.document import ToolDef
+from weft.ports import Principal, is_object
+from weft.registry.tools import key_of
+from weft.upstreams.headers import Mirrored
+from weft.upstreams.server import Server
+
+Prepare: TypeAlias = Callable[[Any], Any]
+Check: TypeAlias = Callable[[Any], Iterable[SchemaProblem]]
+UNAVAILABLE = "weft/unavailable"
+SIGHTS = 1000
+"""For how many callers it is remembered what they see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as it is served: relayed to a `server` under its name there, or run by the engine when there is none."""
+
+    name: str
+    listed: dict[str, Any]
+    facts: ToolFacts
+    definition: ToolDef | None = None
+    server: Server | None = None
+    upstream_name: str = ""
+    prepare: Prepare | None = None
+    mirrored: Mirrored = field(default_factory=dict[tuple[str, ...], str])
+    uses: frozenset[tuple[str, str]] = frozenset()
+    """The tools of servers that it calls, by the server's key and the name there."""
+
+    unfit: Check | None = None
+    """In what ways arguments are not what was advertised, for a function, which does not look itself."""
+
+    whole: bool = False
+    """Whether it is a function of one value that is no object, and comes as the property `input`."""
+
+    misfits: Check | None = None
+    """In what ways a result of the engine is not what was advertised."""
+
+    values: Values | None = None
+    """What is checked of arguments and results that are passed on."""
+
+    spec_hash: str | None = None
+    """What stands for its definition in the audit log."""
+
+    @property
+    def key(self) -> str:
+        """The tool with its version, as people and the engine name it."""
+        return key_of(self.facts.name, self.facts.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A prompt or a resource as it is served, and whose it is."""
+
+    listed: dict[str, Any]
+    server: Server
+    upstream_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewRule:
+    """What a view shows: globs over the names of tools and prompts and over the addresses of resources."""
+
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    hide_raw: bool = False
+    description: str | None = None
+
+    def shows(self, name: str) -> bool:
+        """Tell whether a name is in the view."""
+        shown = any(fnmatchcase(name, glob) for glob in self.include)
+        return shown and not any(fnmatchcase(name, glob) for glob in self.exclude)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One named part of what is served."""
+
+    tools: Mapping[str, Tool]
+    """By name; of several versions the newest."""
+
+    older: Mapping[tuple[str, str], Tool]
+    """The other versions, by name and version."""
+
+    scope: Scope
+    prompts: Mapping[str, Owned]
+    resources: Mapping[str, Owned]
+    templates: Sequence[Template]
+    servers: tuple[Server, ...]
+    whole: bool
+    """Whether nothing is left out of it."""
+
+    capabilities: Mapping[str, Any]
+    """What a client of it may ask for."""
+
+    description: str | None = None
+    lists: Mapping[str, tuple[dict[str, Any], ...]] = field(default_factory=dict[str, tuple[dict[str, Any], ...]])
+    sights: dict[Principal, View] = field(default_factory=dict["Principal", "View"], repr=False, compare=False)
+
+    def find(self, name: str, version: str | None) -> Tool | None:
+        """Return a tool in exactly that version; without one, in the newest."""
+        tool = self.tools.get(name)
+        if version is None or (tool is not None and tool.facts.version == version):
+            return tool
+        return self.older.get((name, version))
+
+    def all(self) -> Iterable[Tool]:
+        """Return every tool in its newest version."""
+        return self.tools.values()
+
+    def seen_by(self, principal: Principal) -> View:
+        """Return what somebody sees of it: the tools for them, and what else the servers of these have."""
+        if self.scope.sees_all(principal):
+            return self
+        sight = self.sights.get(principal)
+        if sight is None:
+            if len(self.sights) >= SIGHTS:
+                self.sights.clear()
+            sight = self.sights[principal] = _seen(self, self.scope.seen(principal, self))
+        return sight
+
+
+def _seen(view: View, tools: Iterable[Tool]) -> View:
+    """Return a view with some of its tools only; of servers that none of them is of, it has nothing else either."""
+    shown = {tool.name: tool for tool in tools}
+    near = {tool.server.spec.key for tool in shown.values() if tool.server is not None}
+
+    def kept(owned: Mapping[str, Owned]) -> dict[str, Owned]:
+        return {name: one for name, one in owned.items() if one.server.spec.key in near}
+
+    prompts, resources = kept(view.prompts), kept(view.resources)
+    templates = [one for one in view.templates if one.owned.server.spec.key in near]
+    by_uri = {one.prefix + one.owned.upstream_name: one.owned for one in templates}
+    return replace(
+        view,
+        tools=shown,
+        older={},
+        prompts=prompts,
+        resources=resources,
+        templates=templates,
+        servers=tuple(server for server in view.servers if server.spec.key in near),
+        lists=lists_of(shown.values(), prompts, resources, by_uri),
+        sights={},
+    )
+
+
+def lists_of(
+    tools: Iterable[Tool],
+    prompts: Mapping[str, Owned],
+    resources: Mapping[str, Owned],
+    templates: Mapping[str, Owned],
+) -> dict[str, tuple[dict[str, Any], ...]]:
+    return {
+        "tools": tuple(map(_listed, tools)),
+        "prompts": tuple(one.listed for one in prompts.values()),
+        "resources": tuple(one.listed for one in resources.values()),
+        "resourceTemplates": tuple(one.listed for one in templates.values()),
+    }
+
+
+def _listed(tool: Tool) -> dict[str, Any]:
+    """Return a tool as it is listed; one whose server is away says so."""
+    server = tool.server
+    if server is None or server.state in ("starting", "ready"):
+        return tool.listed
+    meta: object = tool.listed.get("_meta")
+    said = {**(meta if is_object(meta) else {}), UNAVAILABLE: server.problem or server.state}
+    return {**tool.listed, "_meta": said}
