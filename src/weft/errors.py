@@ -17,6 +17,10 @@
         ├── UpstreamMessageTooLarge
         ├── UpstreamAuth           it does not accept weft's credentials
         ├── DeadlineExceeded       late
+        │   └── TimedOut           a time limit that a composition sets itself
+        ├── CircuitOpen            a circuit breaker lets nothing through
+        ├── RetriesExhausted       every attempt failed
+        ├── StoreError             a store cannot be reached, is busy, or refuses
         └── LimitExceeded          something is larger than its limit
             └── BudgetSpent        a budget that all branches of a root call share: no pattern may swallow it
 
@@ -351,6 +355,47 @@ class DeadlineExceeded(InfrastructureError):
 
     code = "DeadlineExceeded"
     retryable: Retryable = "unknown-outcome"
+
+
+class TimedOut(DeadlineExceeded):
+    """A time limit that a composition sets for a part of itself has passed; whether that part did its work is open."""
+
+    code = "Timeout"
+
+
+class CircuitOpen(InfrastructureError):
+    """A circuit breaker lets nothing through; `retry_after` says for how long. To try again at once is pointless."""
+
+    code = "CircuitOpen"
+    retryable: Retryable = "no"
+
+
+class RetriesExhausted(InfrastructureError):
+    """Every attempt failed, or there is no time for another; `causes` are the errors, the last one first."""
+
+    code = "RetriesExhausted"
+    retryable: Retryable = "no"
+
+    def __init__(self, message: str, *, causes: Sequence[WeftError] = (), code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.causes = tuple(causes)
+
+
+class StoreError(InfrastructureError):
+    """A store cannot be reached in time, is busy, or refuses; `StoreUnavailable`, `StoreBusy`, `StoreFull` and such.
+
+    With `sent` it may have done what was asked: whoever needs to know must read again.
+    """
+
+    code = "StoreUnavailable"
+    origin: Origin = "store"
+
+    def __init__(
+        self, store: str, reason: str, *, sent: bool = False, code: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(f"Store '{store}': {reason}", code=code, hint=hint)
+        self.store = store
+        self.retryable = "unknown-outcome" if sent else "yes"
 
 
 class LimitExceeded(InfrastructureError):

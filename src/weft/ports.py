@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
@@ -174,6 +174,140 @@ class Principal:
 
 
 ANONYMOUS = Principal()
+
+
+ANYHOW = -1
+"""A change that depends on nothing."""
+ABSENT = 0
+"""A change that is made only where nothing is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a store has under a key: the bytes, the version of this writing, and the seconds that it has left."""
+
+    value: bytes
+    version: int
+    """Greater than 0; another one with each writing, also of a key that was deleted in between."""
+    ttl: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a key; `when` is ANYHOW, ABSENT, or the version that must be there. None as `ttl` is for ever."""
+
+    key: str
+    value: bytes
+    ttl: float | None = None
+    when: int = ANYHOW
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a key; `when` is ANYHOW, or the version that must be there."""
+
+    key: str
+    when: int = ANYHOW
+
+
+Change: TypeAlias = "Put | Delete"
+
+
+class Store(Protocol):
+    """Where stateful patterns keep what they know.
+
+    Every operation is atomic, takes no longer than the store's own timeout, and raises StoreError and nothing else.
+    Expiry is checked when something is read, by the store's clock. Keys are any text; values any bytes up to a limit.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the configuration calls it."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """Whether what was written is there after a crash of the process and of the machine."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes see the same."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, or make ready; where the store may be away, later operations try again."""
+        ...
+
+    async def close(self) -> None:
+        """Let everything go."""
+        ...
+
+    async def get(self, key: str) -> Stored | None:
+        """Return what is stored under a key."""
+        ...
+
+    async def exists(self, key: str) -> bool:
+        """Tell whether something is stored under a key."""
+        ...
+
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
+        """Write a key, whatever was there; return the new version."""
+        ...
+
+    async def put_if_absent(self, key: str, value: bytes, *, ttl: float | None = None) -> int | None:
+        """Write a key where nothing is stored; return the new version, or None when something is."""
+        ...
+
+    async def cas(self, key: str, value: bytes, version: int, *, ttl: float | None = None) -> int | None:
+        """Write a key that is still of a version; return the new version, or None when it is not."""
+        ...
+
+    async def delete(self, key: str) -> bool:
+        """Delete a key; tell whether something was there."""
+        ...
+
+    async def delete_if(self, key: str, version: int) -> bool:
+        """Delete a key that is still of a version; tell whether it was."""
+        ...
+
+    async def incr(self, key: str, by: int = 1, *, ttl: float | None = None) -> int:
+        """Add to a number, which begins at 0, and return it; `ttl` counts from its first writing."""
+        ...
+
+    def scan(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+        """Yield what is stored under keys with a prefix, each once, in no order."""
+        ...
+
+    async def batch(self, changes: Sequence[Change]) -> list[int] | None:
+        """Make all changes or none; return the versions (0 for a deletion), or None when a condition does not hold."""
+        ...
+
+    async def now(self) -> float:
+        """Return seconds since 1970 by the clock that expiry goes by."""
+        ...
+
+
+class Signals(Protocol):
+    """Where the machinery of state says what happens: numbers for metrics, events for the log."""
+
+    def count(self, name: str, **labels: str) -> None:
+        """Count something; labels are names of weft's own, never values of calls."""
+        ...
+
+    def event(self, name: str, **facts: object) -> None:
+        """Tell of something that happens rarely: a circuit opened, a saga is stuck."""
+        ...
+
+
+class Silence:
+    """Signals that nobody hears."""
+
+    def count(self, name: str, **labels: str) -> None:
+        """Count nothing."""
+
+    def event(self, name: str, **facts: object) -> None:
+        """Tell nobody."""
 
 
 class Caller(Protocol):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import unhurried
+from weft.expr.jcs import hash_of
 from weft.ports import is_object
 from weft.registry.drift import list_changes, text_impact, tool_changes, worst
-from weft.registry.jcs import hash_of
 from weft.registry.schemadrift import schema_changes
 
 TEXT = {"type": "string"}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from weft.errors import InputError
+from weft.expr.jcs import hash_of
 from weft.registry.hidden import suspicions
-from weft.registry.jcs import hash_of
 from weft.registry.lock import (
     FILE,
     Lock,

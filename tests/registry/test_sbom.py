@@ -14,10 +14,10 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from weft.errors import InputError, NotFound, errors_in
+from weft.expr.jcs import hash_of
 from weft.ir.normalise import parse
 from weft.ir.read import read
 from weft.registry.book import Book
-from weft.registry.jcs import hash_of
 from weft.registry.sbom import cyclonedx, materials, spdx
 
 import_module("weft.patterns")  # closes the union of operations

@@ -32,6 +32,7 @@ class Call:
 
     deadline: float
     root: Any
+    keys: Any = None
 
 
 def on_behalf_of(person: Person | None) -> Call:

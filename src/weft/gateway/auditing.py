@@ -10,9 +10,9 @@ from typing import Any, Required, TypedDict, Unpack
 from urllib.parse import quote
 
 from weft.errors import InfrastructureError
+from weft.expr.jcs import hash_of
 from weft.ir.document import ToolDef
 from weft.ports import ANONYMOUS, Principal
-from weft.registry.jcs import hash_of
 from weft.telemetry.audit import AuditLog
 from weft.telemetry.auditrecords import Decision, Entry, Kind
 from weft.telemetry.logs import Episodes, Log

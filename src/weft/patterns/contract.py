@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from weft.errors import ExecutionFailed, Loc, WeftError
 from weft.ir.nodes import Node
 from weft.ir.operations import kind_of, operation_ir
 from weft.patterns.copies import OFTEN, Copies
-from weft.ports import Caller, Clock, Json, Schema
+from weft.patterns.keys import Keys
+from weft.ports import Caller, Clock, Json, Schema, Signals, Store
 
 A_contra = TypeVar("A_contra", contravariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -29,6 +31,9 @@ class Root(Protocol):
     clock: Clock
     context: Caller | None
     """The client behind the call, when there is one."""
+    rng: Random
+    """Where chance comes from; a test gives a seed."""
+    signals: Signals
     steps_left: int
     calls_left: int
     places_left: int
@@ -86,6 +91,19 @@ class Call(Protocol):
     @property
     def traced(self) -> bool:
         """Whether there are spans."""
+        ...
+
+    @property
+    def keys(self) -> Keys | None:
+        """What the idempotency keys of upstream calls below this place are made of, where a pattern cares."""
+        ...
+
+    def keyed(self, keys: Keys) -> Call:
+        """Return the same place, with other idempotency keys for the upstream calls below it."""
+        ...
+
+    def note(self, **facts: Json) -> None:
+        """Add to the span what the trace should show of it: `cache="hit"`, `attempts=3`."""
         ...
 
     def open(self, step: Step, value: Value, name: str = "") -> Call:
@@ -181,6 +199,14 @@ class Compiler(Protocol):
         """Return how often an operation, or the tool of that name, may put a part of its input into its result."""
         ...
 
+    def store(self, name: str | None) -> Store:
+        """Return the store of that name; without one, the default store."""
+        ...
+
+    def place(self) -> str:
+        """Return what names this pattern among all: the tool and its version, the hash of its spec, the path in it."""
+        ...
+
 
 class Flow(Protocol):
     """What `flow` may ask for: schemas of nested operations, and a place to report what cannot work."""
@@ -219,6 +245,10 @@ class Pattern(Node):
 
     def names(self) -> Iterable[tuple[str, Loc]]:
         """Return tools that this pattern names outside of its operations, each with its place."""
+        return ()
+
+    def stores(self) -> Iterable[tuple[str, Loc]]:
+        """Return the stores that this pattern names, each with its place."""
         return ()
 
 

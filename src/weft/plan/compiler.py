@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeAlias
 
 from weft.errors import (
     DocumentInvalid,
@@ -15,22 +16,40 @@ from weft.errors import (
     UpstreamUnavailable,
     WeftError,
     errors_in,
+    nearest,
     said_by,
     shown,
 )
+from weft.expr.jcs import hash_of
 from weft.expr.shapes import properties_of
 from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import JSON_TYPES, Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
+from weft.ir.walk import walk
 from weft.patterns.contract import Call, Pattern, Pure, Run, Step, Value, type_name
 from weft.patterns.copies import NEW, Copies
 from weft.plan.snapshot import Snapshot
 from weft.plan.typeflow import TypeFlow, sole_property, source_ref
-from weft.ports import Invoke, Schema, ToolRef, ToolType, Upstream, is_object
+from weft.ports import Invoke, Schema, Store, ToolRef, ToolType, Upstream, is_object
 from weft.registry.graph import check_cycles, check_names, references
 from weft.registry.tools import Tools, key_of
 
 JSON = frozenset(JSON_TYPES)
+Stores: TypeAlias = Callable[[str | None], Store]
+"""Finds a store by its name, or the default one; raises ExecutionFailed when there is none."""
+
+
+def no_stores(name: str | None) -> Store:
+    """Find no store: where nothing can be kept, what needs a store cannot run."""
+    raise store_missing(name or "default")
+
+
+def store_missing(name: str, known: Iterable[str] = ()) -> ExecutionFailed:
+    """Return the error for a store that nobody has configured."""
+    hint = f"add it to weft.yaml:\n  stores:\n    {name}:\n      type: sqlite\n      path: ./weft.db"
+    close = nearest(name, known)
+    told = f"Store '{name}' not configured{f'; did you mean {close!r}?' if close else ''}"
+    return ExecutionFailed(told, code="UnknownStore", hint=hint)
 
 
 def check(
@@ -39,19 +58,39 @@ def check(
     *,
     known: frozenset[str] = frozenset(),
     elsewhere: frozenset[str] | None = None,
+    stores: frozenset[str] | None = None,
 ) -> list[Problem]:
     """Return every problem that can be found before running: names, circles, types.
 
     `known` are names that exist although the document does not have them; `elsewhere` are all that upstreams have,
-    when that is certain: then a name that is nowhere is an error.
+    when that is certain: then a name that is nowhere is an error. `stores` are the names of all stores, when known.
     """
     tools = Tools(document)
     named = [list(references(tool)) for tool in document.tools]
     known = known if upstream is None else known | frozenset(upstream.names())
     problems = [*check_names(tools, named, known, elsewhere), *check_cycles(tools, named)]
+    if stores is not None:
+        problems += _check_stores(document, stores)
     if not any(problem.code in ("Cycle", "RecursionLimit") for problem in problems):
         problems += [*_check_transforms(document), *TypeFlow(document, upstream).check()]
     return problems
+
+
+def _check_stores(document: Document, known: frozenset[str]) -> Iterator[Problem]:
+    """Report stores that nobody has configured."""
+    for index, tool in enumerate(document.tools):
+        for loc, node in () if tool.spec is None else walk(tool.spec, ("tools", index, "spec")):
+            for name, place in node.stores() if isinstance(node, Pattern) else ():
+                if name not in known:
+                    missing = store_missing(name, known)
+                    yield Problem(
+                        code="UnknownStore",
+                        message=missing.message,
+                        loc=(*loc, *place),
+                        value=shown(name),
+                        expected=f"one of {', '.join(sorted(known))}" if known else missing.hint,
+                        suggestion=nearest(name, known),
+                    )
 
 
 def _check_transforms(document: Document) -> Iterator[Problem]:
@@ -82,10 +121,16 @@ class _Nothing:
         return []
 
 
-def compile_document(document: Document, upstream: Upstream, *, problems: Iterable[Problem] | None = None) -> Snapshot:
+def compile_document(
+    document: Document,
+    upstream: Upstream,
+    *,
+    problems: Iterable[Problem] | None = None,
+    stores: Stores | None = None,
+) -> Snapshot:
     """Return the document as a snapshot that runs against the upstream.
 
-    `problems` are what `check` found, when that was asked before.
+    `problems` are what `check` found, when that was asked before; `stores` has those that patterns name.
 
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
@@ -93,15 +138,18 @@ def compile_document(document: Document, upstream: Upstream, *, problems: Iterab
     found = list(check(document, upstream) if problems is None else problems)
     if errors_in(found):
         raise DocumentInvalid(found)
-    return Snapshot(document, _Compiler(document, upstream).all(), tuple(found))
+    return Snapshot(document, _Compiler(document, upstream, stores).all(), tuple(found))
 
 
 class _Compiler:
     """Compiles each composition once, however many places name it."""
 
-    def __init__(self, document: Document, upstream: Upstream) -> None:
+    def __init__(self, document: Document, upstream: Upstream, stores: Stores | None = None) -> None:
         self._tools = Tools(document)
         self._upstream = upstream
+        self._stores = stores or no_stores
+        self._path: list[str] = []
+        self._hashes: dict[int, str] = {}
         self._named: dict[int | str, Step] = {}
         self._copies: dict[int, Copies] = {}
         self._owner: int | None = None
@@ -118,7 +166,11 @@ class _Compiler:
     def operation(self, operation: Node, name: str) -> Step:
         """Return a nested operation, compiled, under the name of its place."""
         if isinstance(operation, Pattern):
-            return _step(name, kind_of(operation), operation.compile(self))
+            self._path.append(name)
+            try:
+                return _step(name, kind_of(operation), operation.compile(self))
+            finally:
+                self._path.pop()
         if isinstance(operation, ToolCall) and operation.server is not None:
             ref = ToolRef(operation.name, operation.server, operation.version)
             return self._upstream_tool(operation.name, ref, name, None)
@@ -137,6 +189,23 @@ class _Compiler:
         """Return the tool or composition of that name, compiled."""
         return self._meant(tool, None)
 
+    def store(self, name: str | None) -> Store:
+        """Return the store of that name; without one, the default store.
+
+        Raises:
+            ExecutionFailed: there is none.
+        """
+        return self._stores(name)
+
+    def place(self) -> str:
+        """Return what names the pattern that is being compiled among all."""
+        if self._owner is None:
+            return f"||{'/'.join(self._path)}"
+        tool = self._tools.all[self._owner]
+        if self._owner not in self._hashes:
+            self._hashes[self._owner] = hash_of(tool.to_json())[:32]
+        return f"{key_of(tool.name, tool.version)}|{self._hashes[self._owner]}|{'/'.join(self._path)}"
+
     def _meant(self, name: str, version: str | None) -> Step:
         index = self._tools.meant(name, version, by=self._owner)
         if index is not None:
@@ -153,10 +222,11 @@ class _Compiler:
     def _indexed(self, index: int) -> Step:
         if index not in self._named:
             before, self._owner = self._owner, index
+            path, self._path = self._path, []
             try:
                 self._named[index] = self._defined(self._tools.all[index])
             finally:
-                self._owner = before
+                self._owner, self._path = before, path
         return self._named[index]
 
     def copies(self, operation: Node | str) -> Copies:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from weft.errors import Loc, json_pointer, shown
+from weft.expr.jcs import canonical
 from weft.ports import is_array, is_object
 from weft.registry.hidden import hidden_characters
-from weft.registry.jcs import canonical
 from weft.registry.schemadrift import Direction, Effect, SchemaChange, schema_changes
 
 Impact = Literal["breaking", "risky", "safe", "cosmetic"]

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from weft.errors import InputError, json_pointer, nearest
+from weft.expr.jcs import hash_of
 from weft.ports import is_array, is_object
 from weft.registry.drift import Change, Impact, tool_changes, worst
-from weft.registry.jcs import hash_of
 
 try:
     import fcntl

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from weft.errors import Loc, shown
+from weft.expr.jcs import canonical
 from weft.ports import is_array, is_object
-from weft.registry.jcs import canonical
 
 Direction = Literal["input", "output"]
 Effect = Literal["narrower", "wider", "other", "text", "breaking", "risky", "safe", "cosmetic"]

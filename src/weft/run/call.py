@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any, TypeAlias
 
 from weft.errors import BudgetSpent, WeftError
 from weft.patterns.contract import Step, Value
-from weft.ports import Caller, Clock
+from weft.patterns.keys import Keys
+from weft.ports import Caller, Clock, Json, Signals, Silence
 from weft.run.limits import Limits
 
 Dropped: TypeAlias = "Callable[[], object] | None"
@@ -18,6 +20,8 @@ OnStep: TypeAlias = "Callable[[Place], object]"
 """Told each step that has ended."""
 
 RUNNING = "running"
+CHANCE = Random()
+SILENCE = Silence()
 _SIZED = frozenset({list, dict, str})
 _new = object.__new__
 
@@ -27,14 +31,25 @@ class Root:
 
     __slots__ = (
         "_aside", "_background", "_waiting", "calls_left", "clock", "context", "expired", "limits", "now",
-        "on_step", "places_left", "rows_left", "spans", "spans_dropped", "steps_left", "warnings",
+        "on_step", "places_left", "rng", "rows_left", "signals", "spans", "spans_dropped", "steps_left", "warnings",
     )  # fmt: skip
 
     spans: list[Place]
     on_step: OnStep
 
-    def __init__(self, clock: Clock, limits: Limits, background: Detach, context: Caller | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits,
+        background: Detach,
+        context: Caller | None = None,
+        *,
+        rng: Random = CHANCE,
+        signals: Signals = SILENCE,
+    ) -> None:
         self.clock = clock
+        self.rng = rng
+        self.signals = signals
         self.context = context
         self.now = clock.now
         self.limits = limits
@@ -103,7 +118,9 @@ class Root:
     def aside(self) -> Root:
         """Return what all detached work of the call shares: it must not spend what the call itself needs."""
         if self._aside is None:
-            self._aside = aside = Root(self.clock, self.limits, self._background, self.context)
+            self._aside = aside = Root(
+                self.clock, self.limits, self._background, self.context, rng=self.rng, signals=self.signals
+            )
             aside.warnings = self.warnings
         return self._aside
 
@@ -112,7 +129,8 @@ class Place:
     """A place in a root call; when the call is traced, also the span of what happens there."""
 
     __slots__ = (
-        "began", "deadline", "ended", "error", "gave", "given", "name", "outcome", "parent", "root", "step", "traced",
+        "began", "deadline", "ended", "error", "gave", "given", "keys", "name", "notes", "outcome", "parent", "root",
+        "step", "traced",
     )  # fmt: skip
 
     began: float
@@ -128,6 +146,8 @@ class Place:
         self.deadline = deadline
         self.traced = traced
         self.parent: Place | None = None
+        self.keys: Keys | None = None
+        self.notes: dict[str, Json] | None = None
         self.outcome = RUNNING
 
     def begin(self, step: Step, value: Value) -> None:
@@ -147,6 +167,8 @@ class Place:
         place.parent = self
         place.step = step
         place.name = name
+        place.keys = self.keys
+        place.notes = None
         place.outcome = RUNNING
         place.given = len(value) if value.__class__ in _SIZED else None
         spans = root.spans
@@ -168,6 +190,18 @@ class Place:
         self.outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
         self.error = error.message if isinstance(error, WeftError) else str(error) or type(error).__name__
 
+    def note(self, **facts: Json) -> None:
+        if self.traced:
+            self.notes = facts if self.notes is None else {**self.notes, **facts}
+
+    def keyed(self, keys: Keys) -> Place:
+        if not self.traced:
+            place = Place(self.root, self.deadline, False)
+            place.keys = keys
+            return place
+        self.keys = keys
+        return self
+
     def skip(self, step: Step) -> None:
         if self.traced:
             place = self.open(step, None)
@@ -180,11 +214,14 @@ class Place:
             root.spans = self.root.spans
         place = Place(root, self.root.now() + root.limits.timeout, self.traced)
         place.parent = self
+        place.keys = self.keys
         return place
 
     def until(self, deadline: float) -> Place:
         if not self.traced:
-            return Place(self.root, min(deadline, self.deadline), False)
+            place = Place(self.root, min(deadline, self.deadline), False)
+            place.keys = self.keys
+            return place
         self.deadline = min(deadline, self.deadline)
         return self
 

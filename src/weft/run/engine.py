@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
+from random import Random
 from typing import Any
 
 from weft.errors import DeadlineExceeded, WeftError
 from weft.patterns.contract import Step, Value
 from weft.plan.snapshot import Snapshot
-from weft.ports import Caller, Clock
-from weft.run.call import Dropped, OnStep, Place, Root, ToldPlace
+from weft.ports import Caller, Clock, Signals
+from weft.run.call import CHANCE, SILENCE, Dropped, OnStep, Place, Root, ToldPlace
 from weft.run.clock import MonotonicClock
 from weft.run.deadlines import Deadlines
 from weft.run.limits import Limits
@@ -54,8 +55,18 @@ class Result:
 class Engine:
     """Runs the tools of a snapshot; `snapshot` may be replaced at any time, calls keep the one they began with."""
 
-    def __init__(self, snapshot: Snapshot, *, clock: Clock | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        rng: Random | None = None,
+        signals: Signals | None = None,
+    ) -> None:
         self.snapshot = snapshot
+        self._rng = rng or CHANCE
+        self._signals = signals or SILENCE
         self.clock = clock or MonotonicClock()
         self.limits = limits or Limits()
         self._deadlines = Deadlines(self.clock)
@@ -65,7 +76,7 @@ class Engine:
     async def execute(self, name: str, value: Value, *, timeout: float | None = None) -> Value:
         """Run a tool and return its value: the shortest way, without a trace."""
         step = self.snapshot.step(name)
-        root = Root(self.clock, self.limits, self.detach)
+        root = Root(self.clock, self.limits, self.detach, rng=self._rng, signals=self._signals)
         return await self._call(step, value, Place(root, self._deadline(timeout), False))
 
     async def run(
@@ -83,7 +94,7 @@ class Engine:
         An error that the call ends with carries its trace as `error.trace`.
         """
         step = self.snapshot.step(name)
-        root = Root(self.clock, self.limits, self.detach, caller)
+        root = Root(self.clock, self.limits, self.detach, caller, rng=self._rng, signals=self._signals)
         place = Place(root, self._deadline(timeout), trace)
         if not trace:
             return Result(await self._call(step, value, place), root.warnings)

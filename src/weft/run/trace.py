@@ -22,6 +22,8 @@ class Span:
     input_size: int | None = None
     output_size: int | None = None
     error: str | None = None
+    notes: dict[str, Any] | None = None
+    """What the step did that its name does not tell: a cache hit, attempts, waits."""
     children: list[Span] = field(default_factory=list["Span"])
 
     def to_json(self) -> dict[str, Any]:
@@ -36,6 +38,7 @@ class Span:
             "inputSize": self.input_size,
             "outputSize": self.output_size,
             "error": self.error,
+            "notes": self.notes,
             "children": [child.to_json() for child in self.children] or None,
         }
         return {key: value for key, value in told.items() if value is not None}
@@ -123,4 +126,5 @@ def _span(place: Place, began: float) -> Span:
         input_size=place.given,
         output_size=place.gave if finished else None,
         error=place.error if place.outcome in ("failed", "cancelled") else None,
+        notes=place.notes,
     )

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import orjson
 
 from weft.errors import InfrastructureError, InputError
-from weft.registry.jcs import canonical
+from weft.expr.jcs import canonical
 from weft.telemetry.auditchain import START, Checkpoint, Line, line_of, mac_of, written
 from weft.telemetry.auditrecords import Entry, Scribe
 from weft.telemetry.logs import Episodes, Log

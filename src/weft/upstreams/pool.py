@@ -13,9 +13,14 @@ from weft.errors import InputError, UpstreamUnavailable
 from weft.ports import Invoke, ToolRef, ToolType, is_object
 from weft.upstreams.child import RestartPolicy
 from weft.upstreams.inventory import Admit
+from weft.upstreams.onward import Onward
 from weft.upstreams.results import value_of, value_schema
 from weft.upstreams.server import OnEvent, Server, ServerLog
 from weft.upstreams.spec import ServerSpec
+
+IDEMPOTENCY_KEY = "weft/idempotencyKey"
+ATTEMPT = "weft/attempt"
+"""In `_meta` of a call: what is the same for all attempts at one logical call, and which attempt it is."""
 
 
 class Pool:
@@ -148,7 +153,11 @@ class Pool:
             if server is None:
                 raise UpstreamUnavailable(ref.server or name, self._why_missing(ref))
             params = {"name": name, "arguments": arguments}
-            result = await server.request("tools/call", params, deadline=call.deadline, caller=call.root.context)
+            caller = call.root.context
+            if call.keys is not None and caller is not None:
+                key = call.keys.next(f"{ref.server or ''}:{name}", arguments)
+                caller = Onward(caller, {**caller.meta, IDEMPOTENCY_KEY: key, ATTEMPT: call.keys.attempt})
+            result = await server.request("tools/call", params, deadline=call.deadline, caller=caller)
             return value_of(result, tool=name)
 
         return invoke

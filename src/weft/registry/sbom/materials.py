@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from weft.errors import InputError, NotFound, shown
+from weft.expr.jcs import hash_of
 from weft.registry.book import Book, reference_to
 from weft.registry.entities import Kind, Reference
-from weft.registry.jcs import hash_of
 
 KINDS: tuple[Kind, ...] = ("agent", "tool", "server", "schema")
 ROOT = "registry"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.strategies import unhurried
 from weft.errors import InputError
+from weft.expr.jcs import canonical, hash_of
 from weft.ports import is_array, is_object
-from weft.registry.jcs import canonical, hash_of
 
 # RFC 8785, appendix B: the bits of a double, and how it is written.
 NUMBERS = [
