@@ -6,6 +6,7 @@ names only tools before it, so that there are no circles.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -85,6 +86,161 @@ def operations(depth: int = 2, tools: tuple[str, ...] = TOOLS) -> Docs:
             _object({"inner": inner, "taps": _some(inner)}, tapPoint=_any("before", "after", "both")),
         ),
         _kind("recipientList", _recipient_lists(inner, tools)),
+        _kind("timeout", _timeouts(inner)),
+        _kind("retry", _retries(inner)),
+        _kind("throttle", _throttles(inner)),
+        _kind("cache", _caches(inner)),
+        _kind("circuitBreaker", _circuit_breakers(inner)),
+        _kind("saga", _sagas(inner)),
+        _kind("idempotent", _idempotents(inner)),
+        _kind("deadLetter", _dead_letters(inner, tools)),
+        _kind("claimCheck", _claim_checks(inner, tools)),
+    )
+
+
+def _seconds(least: float = 0.001) -> st.SearchStrategy[Any]:
+    """Return seconds as documents write them: whole ones without a point."""
+    return st.one_of(
+        st.integers(max(1, math.ceil(least)), 86_400), st.floats(max(least, 0.5), 100).filter(lambda n: n % 1)
+    )
+
+
+def _idempotents(inner: Docs) -> Docs:
+    return _object(
+        {"keyPaths": _some(paths), "inner": inner},
+        ttlSeconds=st.one_of(st.just(0), _seconds(1)),
+        onDuplicate=_any("cached", "skip", "error"),
+        onUnknown=_any("retry", "error"),
+        recordFailures=_any("none", "deterministic", "all"),
+        fingerprintPaths=_some(paths),
+        scope=_any("public", "tenant", "caller"),
+        inFlightWaitMs=st.integers(1, 60_000),
+        leaseSeconds=_seconds(),
+        maxStoredBytes=st.integers(1024, 1_000_000),
+    )
+
+
+def _dead_letters(inner: Docs, tools: tuple[str, ...]) -> Docs:
+    return _object(
+        {"inner": inner, "deadLetterTool": st.sampled_from(tools)},
+        maxAttempts=st.integers(1, 20),
+        backoff=_kind("fixed", _object({"delayMs": st.integers(0, 999)})),
+        rethrow=st.booleans(),
+        callerFaults=st.booleans(),
+        deadLetterTimeoutMs=st.integers(1, 60_000),
+        maxBytes=st.integers(1024, 900_000),
+    )
+
+
+def _claim_checks(inner: Docs, tools: tuple[str, ...]) -> Docs:
+    # One tool cannot be two of the three; where there is only one, another name stands for the other.
+    store, retrieve = tools[0], tools[-1] if len(tools) > 1 else "elsewhere"
+    return _object(
+        {"storeTool": st.just(store), "retrieveTool": st.just(retrieve), "inner": inner},
+        retrieveAtEnd=st.booleans(),
+        releaseOn=_any("failure", "always"),
+        refPath=paths,
+        maxBytes=st.integers(1, 1 << 30),
+    )
+
+
+def _caches(inner: Docs) -> Docs:
+    return _object(
+        {"keyPaths": _some(paths), "inner": inner, "ttlSeconds": _seconds(60)},
+        staleWhileRevalidateSeconds=_seconds(),
+        staleIfErrorSeconds=_seconds(),
+        refreshAheadSeconds=st.floats(0.1, 59.9).filter(lambda n: n % 1),
+        ttlJitter=st.floats(0, 0.5),
+        cacheIf=predicates(),
+        scope=_any("public", "tenant", "caller"),
+        maxEntryBytes=st.integers(1, 1_000_000),
+    )
+
+
+def _circuit_breakers(inner: Docs) -> Docs:
+    # Circuits of one name would have to agree, so each has one of its own.
+    name = st.uuids().map(str)
+    return _object(
+        {
+            "name": name,
+            "inner": inner,
+            "failureThreshold": st.integers(1, 100),
+            "failureWindowSeconds": _seconds(),
+            "resetTimeoutSeconds": st.integers(1, 60),
+        },
+        successThreshold=st.integers(1, 100),
+        fallback=inner,
+        failureIf=predicates(),
+        failureRate=st.floats(0.01, 1),
+        halfOpenMaxConcurrent=st.integers(1, 100),
+        maxResetTimeoutSeconds=st.integers(60, 600),
+        isErrorIsFailure=st.booleans(),
+        scope=_any("public", "tenant", "caller"),
+    )
+
+
+def _sagas(inner: Docs) -> Docs:
+    def numbered(steps: list[Doc]) -> list[Doc]:
+        # Of several pivots only the first stays one.
+        first = next((index for index, step in enumerate(steps) if step.get("pivot")), None)
+        kept = [{k: v for k, v in step.items() if k != "pivot" or i == first} for i, step in enumerate(steps)]
+        return [{"id": f"s{index}", **step} for index, step in enumerate(kept)]
+
+    step = _object(
+        {"name": texts.filter(bool), "action": inner},
+        compensate=inner,
+        pivot=st.just(True),
+        retrySafe=st.booleans(),
+        keyArgument=_any("key", "idempotency_key"),
+    )
+    return _object(
+        {"steps": _some(step).map(numbered)},
+        sagaIdPath=paths,
+        timeoutMs=st.integers(1, 86_400_000),
+        onDisconnect=_any("continue", "compensate"),
+        onDuplicate=_any("join", "error"),
+        scope=_any("caller", "tenant"),
+        maxAttempts=st.integers(1, 20),
+        maxRecoveryAttempts=st.integers(1, 1000),
+        leaseSeconds=_seconds(),
+        retentionSeconds=_seconds(),
+        allowVolatile=st.booleans(),
+    )
+
+
+def _timeouts(inner: Docs) -> Docs:
+    message, grace = texts.filter(bool), st.integers(0, 60_000)
+    limit = st.integers(1, 24 * 3600 * 1000)
+    return _object({"inner": inner, "durationMs": limit}, fallback=inner, message=message, cancelGraceMs=grace)
+
+
+def _retries(inner: Docs) -> Docs:
+    delay, cap = st.integers(1, 999), st.integers(1000, 3_600_000)
+    backoff = st.one_of(
+        _kind("fixed", _object({"delayMs": delay})),
+        _kind("linear", _object({"initialDelayMs": delay, "incrementMs": delay}, maxDelayMs=cap)),
+        _kind("exponential", _object({"initialDelayMs": delay}, maxDelayMs=cap, multiplier=st.floats(1, 9))),
+    )
+    return _object(
+        {"inner": inner},
+        maxAttempts=st.integers(1, 20),
+        backoff=backoff,
+        retryIf=predicates(),
+        jitter=st.floats(0, 1),
+        attemptTimeoutMs=st.integers(1, 60_000),
+        retryUnknown=st.booleans(),
+        budget=_object({}, ratio=st.floats(0, 1), min=st.integers(0, 1000)),
+    )
+
+
+def _throttles(inner: Docs) -> Docs:
+    return _object(
+        {"inner": inner, "rate": st.integers(1, 1000)},
+        windowMs=st.integers(1, 60_000),
+        strategy=_any("sliding_window", "token_bucket", "fixed_window", "leaky_bucket"),
+        concurrency=st.integers(1, 100),
+        onExceeded=_any("wait", "reject"),
+        scope=_any("public", "tenant", "caller"),
     )
 
 
@@ -259,5 +415,5 @@ def _any(*choices: str) -> st.SearchStrategy[str]:
     return st.sampled_from(choices)
 
 
-def _some(inner: Docs) -> st.SearchStrategy[list[Doc]]:
+def _some(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Doc]]:
     return st.lists(inner, min_size=1, max_size=2)

@@ -12,12 +12,13 @@ import pytest
 import weft
 
 NAMES = [
-    "Composition", "Json", "Op", "agent", "coalesce", "compile", "composition", "concat", "constant", "construct",
-    "contains", "dedupe", "each", "enricher", "eq", "filter", "flatten", "from_input", "from_previous", "from_step",
-    "gt", "gte", "holds", "hours", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "literal", "lt", "lte",
-    "map_each", "merge", "millis", "minutes", "named", "ne", "one_of", "path", "pipeline", "python_tool",
-    "recipient_list", "router", "scatter_gather", "schema_map", "seconds", "some", "sort", "step", "template", "tool",
-    "when", "wire_tap",
+    "Composition", "Json", "Op", "agent", "cache", "circuit_breaker", "claim_check", "coalesce", "compile",
+    "composition", "concat", "constant", "construct", "contains", "dead_letter", "dedupe", "each", "enricher", "eq",
+    "exponential", "filter", "fixed", "flatten", "from_input", "from_previous", "from_step", "gt", "gte", "holds",
+    "hours", "idempotent", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "linear", "literal", "lt",
+    "lte", "map_each", "merge", "millis", "minutes", "named", "ne", "one_of", "path", "pipeline", "python_tool",
+    "recipient_list", "retry", "router", "saga", "saga_step", "scatter_gather", "schema_map", "seconds", "some", "sort",
+    "step", "template", "throttle", "timeout", "tool", "when", "wire_tap",
 ]  # fmt: skip
 
 

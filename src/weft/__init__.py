@@ -29,15 +29,25 @@ if TYPE_CHECKING:
     from weft.expr.durations import hours, millis, minutes, seconds
     from weft.expr.fields import coalesce, concat, each, literal, path, some, template
     from weft.patterns.aggregation import dedupe, flatten, keep_lists, limit, merge, sort
+    from weft.patterns.backoff import exponential, fixed, linear
+    from weft.patterns.cache import cache
+    from weft.patterns.circuit_breaker import circuit_breaker
+    from weft.patterns.claim_check import claim_check
     from weft.patterns.contract import Op
+    from weft.patterns.dead_letter import dead_letter
     from weft.patterns.enricher import enricher
     from weft.patterns.filter import filter
+    from weft.patterns.idempotent import idempotent
     from weft.patterns.map_each import map_each
     from weft.patterns.pipeline import pipeline, step
     from weft.patterns.recipient_list import recipient_list
+    from weft.patterns.retry import retry
     from weft.patterns.router import holds, router, when
+    from weft.patterns.saga import saga, saga_step
     from weft.patterns.scatter_gather import scatter_gather
     from weft.patterns.schema_map import schema_map
+    from weft.patterns.throttle import throttle
+    from weft.patterns.timeout import timeout
     from weft.patterns.wire_tap import wire_tap
     from weft.ports import Json
 
@@ -47,6 +57,9 @@ __all__ = [
     "Op",
     "RegistryBuilder",
     "agent",
+    "cache",
+    "circuit_breaker",
+    "claim_check",
     "coalesce",
     "compile",
     "composition",
@@ -54,11 +67,14 @@ __all__ = [
     "constant",
     "construct",
     "contains",
+    "dead_letter",
     "dedupe",
     "each",
     "enricher",
     "eq",
+    "exponential",
     "filter",
+    "fixed",
     "flatten",
     "from_input",
     "from_previous",
@@ -67,11 +83,13 @@ __all__ = [
     "gte",
     "holds",
     "hours",
+    "idempotent",
     "is_error",
     "is_not_null",
     "is_null",
     "keep_lists",
     "limit",
+    "linear",
     "literal",
     "lt",
     "lte",
@@ -86,7 +104,10 @@ __all__ = [
     "pipeline",
     "python_tool",
     "recipient_list",
+    "retry",
     "router",
+    "saga",
+    "saga_step",
     "scatter_gather",
     "schema_map",
     "seconds",
@@ -94,6 +115,8 @@ __all__ = [
     "sort",
     "step",
     "template",
+    "throttle",
+    "timeout",
     "tool",
     "when",
     "wire_tap",
@@ -112,15 +135,25 @@ _HOMES = {
     "weft.expr.durations": ("hours", "millis", "minutes", "seconds"),
     "weft.expr.fields": ("coalesce", "concat", "each", "literal", "path", "some", "template"),
     "weft.patterns.aggregation": ("dedupe", "flatten", "keep_lists", "limit", "merge", "sort"),
+    "weft.patterns.backoff": ("exponential", "fixed", "linear"),
+    "weft.patterns.cache": ("cache",),
+    "weft.patterns.circuit_breaker": ("circuit_breaker",),
+    "weft.patterns.claim_check": ("claim_check",),
     "weft.patterns.contract": ("Op",),
+    "weft.patterns.dead_letter": ("dead_letter",),
     "weft.patterns.enricher": ("enricher",),
     "weft.patterns.filter": ("filter",),
+    "weft.patterns.idempotent": ("idempotent",),
     "weft.patterns.map_each": ("map_each",),
     "weft.patterns.pipeline": ("pipeline", "step"),
     "weft.patterns.recipient_list": ("recipient_list",),
+    "weft.patterns.retry": ("retry",),
     "weft.patterns.router": ("holds", "router", "when"),
+    "weft.patterns.saga": ("saga", "saga_step"),
     "weft.patterns.scatter_gather": ("scatter_gather",),
     "weft.patterns.schema_map": ("schema_map",),
+    "weft.patterns.throttle": ("throttle",),
+    "weft.patterns.timeout": ("timeout",),
     "weft.patterns.wire_tap": ("wire_tap",),
     "weft.ports": ("Json",),
 }  # fmt: skip

@@ -7,6 +7,7 @@
     │   │   └── InvalidJsonPath
     │   └── NotFound               no tool, composition or step has that name
     ├── ExecutionFailed            a composition cannot go on with the value it was given
+    │   └── SagaFailed             a saga went back, or can go neither on nor back
     ├── ToolFailed                 the tool ran and said no: the model must see it
     ├── UpstreamRefused            the server refused the request: a JSON-RPC error, passed on as it is
     └── InfrastructureError        may be retried by rule
@@ -236,6 +237,38 @@ class ExecutionFailed(WeftError):
     code = "ExecutionFailed"
 
 
+class SagaFailed(ExecutionFailed):
+    """A saga did not get to its end; `saga` says what became of each step, `cause` is the error of the one that failed.
+
+    To begin it again is pointless: the same saga fails with the same error.
+    """
+
+    code = "SagaFailed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        saga: Mapping[str, Any],
+        cause: Mapping[str, Any],
+        code: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.saga = saga
+        self.cause = cause
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left of what the saga did."""
+        steps: Sequence[Mapping[str, Any]] = self.saga["steps"]
+        return self.saga["status"] == "COMPENSATED" and not any(step.get("notCompensated") for step in steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error with the table of steps."""
+        return {**super().to_json(), "saga": dict(self.saga), "cause": dict(self.cause)}
+
+
 class ToolFailed(WeftError):
     """The tool ran and said no; `content` is what it said, for the model to read."""
 
@@ -376,9 +409,25 @@ class RetriesExhausted(InfrastructureError):
     code = "RetriesExhausted"
     retryable: Retryable = "no"
 
-    def __init__(self, message: str, *, causes: Sequence[WeftError] = (), code: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        causes: Sequence[WeftError] = (),
+        attempts: int = 0,
+        reason: str = "attempts",
+        code: str | None = None,
+    ) -> None:
+        """Make the error; `reason` is what ran out: `attempts`, the `deadline` or the `budget`."""
         super().__init__(message, code=code)
         self.causes = tuple(causes)
+        self.attempts = attempts or len(self.causes)
+        self.reason = reason
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error with its causes."""
+        causes = [one.to_json() for one in self.causes]
+        return {**super().to_json(), "attempts": self.attempts, "reason": self.reason, "causes": causes}
 
 
 class StoreError(InfrastructureError):

@@ -139,6 +139,21 @@ NESTED: Mapping[str, Callable[[Doc], Doc]] = {
     "enricher": lambda inner: {"enrichments": [{"field": "a", "operation": inner}]},
     "wireTap": lambda inner: {"inner": {"tool": {"name": "a"}}, "taps": [inner]},
     "recipientList": lambda inner: {"recipients": {"operation": inner}, "allowed": ["a"]},
+    "timeout": lambda inner: {"inner": inner, "durationMs": 1},
+    "retry": lambda inner: {"inner": inner, "maxAttempts": 1},
+    "throttle": lambda inner: {"inner": inner, "rate": 1},
+    "cache": lambda inner: {"keyPaths": ["$"], "inner": inner, "ttlSeconds": 1},
+    "circuitBreaker": lambda inner: {
+        "name": "a",
+        "inner": inner,
+        "failureThreshold": 1,
+        "failureWindowSeconds": 1,
+        "resetTimeoutSeconds": 1,
+    },
+    "idempotent": lambda inner: {"keyPaths": ["$"], "inner": inner},
+    "deadLetter": lambda inner: {"inner": inner, "deadLetterTool": "a"},
+    "claimCheck": lambda inner: {"storeTool": "a", "retrieveTool": "b", "inner": inner},
+    "saga": lambda inner: {"steps": [{"id": "a", "name": "a", "action": inner, "compensate": inner}]},
 }
 LEAVES: Mapping[str, Doc] = {
     "filter": {"predicate": {"field": "$.a", "op": "eq", "value": [1]}},

@@ -15,6 +15,22 @@ from weft.ports import Invoke, ToolRef
 from weft.registry.tools import key_of
 
 
+class Guarded:
+    """A tool that is called only for those who may; `allows` tells whether a call may, without calling it.
+
+    Who gives an answer that the tool gave before, as a cache does, must ask as the tool itself would.
+    """
+
+    __slots__ = ("_invoke", "allows")
+
+    def __init__(self, invoke: Invoke, allows: Callable[[Any], bool]) -> None:
+        self._invoke = invoke
+        self.allows = allows
+
+    def __call__(self, arguments: Any, call: Any) -> Awaitable[Any]:
+        return self._invoke(arguments, call)
+
+
 class Steps:
     """Guards the tools that compositions call, for one state of the registry and the servers.
 
@@ -34,6 +50,12 @@ class Steps:
         audited = self._auditor.on
         known: ToolFacts | None = None
 
+        def allows(call: Any) -> bool:
+            inside = call.root.context
+            if not isinstance(inside, Inside) or inside.facts is None:
+                return True
+            return self._scope().step(inside.principal, inside.facts, self._facts(ref), named).callable
+
         async def guarded(arguments: Any, call: Any) -> Any:
             nonlocal known
             inside = call.root.context
@@ -50,7 +72,7 @@ class Steps:
                 return await invoke(arguments, call)
             return await self._recorded(inside, tool, decision.reason, arguments, invoke(arguments, call))
 
-        return guarded
+        return Guarded(guarded, allows)
 
     async def _denied(self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any) -> None:
         if self._auditor.on:

@@ -20,6 +20,7 @@ from weft.ports import Caller, Clock, Json, Schema, Signals, Store
 
 A_contra = TypeVar("A_contra", contravariant=True)
 B_co = TypeVar("B_co", covariant=True)
+T = TypeVar("T")
 
 Value: TypeAlias = Any
 """A JSON value on its way through a plan: typed loosely, since every pattern checks what it needs."""
@@ -37,6 +38,8 @@ class Root(Protocol):
     steps_left: int
     calls_left: int
     places_left: int
+    warned: int
+    """How often the caller was warned so far: a result that came with a warning is not the whole one."""
 
     def spend_steps(self, count: int) -> None:
         """Take steps from the budget of the root call."""
@@ -126,8 +129,11 @@ class Call(Protocol):
         """Return the same place with an earlier deadline."""
         ...
 
-    def apart(self) -> Call:
-        """Return the same place for work that outlives the call: its time and its budgets are its own."""
+    def apart(self, caller: Caller | None = None) -> Call:
+        """Return the same place for work that outlives the call: its time and its budgets are its own.
+
+        With another caller it is done in that one's name.
+        """
         ...
 
 
@@ -159,9 +165,11 @@ class Step:
     target: str = ""
 
 
-async def perform(step: Step, value: Value, call: Call, name: str = "") -> Value:
-    """Run one step as a branch of its own: a span, and the step's name on its errors."""
+async def perform(step: Step, value: Value, call: Call, name: str = "", *, until: float | None = None) -> Value:
+    """Run one step as a branch of its own: a span, the step's name on its errors, and perhaps an earlier deadline."""
     inner = call.open(step, value, name) if call.traced else call
+    if until is not None:
+        inner = inner.until(until)
     try:
         if (pure := step.pure) is not None and pure.steps > 1:
             call.root.spend_steps(pure.steps)
@@ -199,12 +207,28 @@ class Compiler(Protocol):
         """Return how often an operation, or the tool of that name, may put a part of its input into its result."""
         ...
 
+    def repeatable(self, operation: Node) -> bool:
+        """Tell whether every tool that an operation calls says that twice is as good as once (`idempotentHint`)."""
+        ...
+
+    def rights(self, operation: Node) -> list[Callable[[Call], bool]]:
+        """Return what tells, for each guarded tool that an operation may call, whether a call may call it."""
+        ...
+
     def store(self, name: str | None) -> Store:
         """Return the store of that name; without one, the default store."""
         ...
 
+    def kept(self, kind: type[T]) -> T:
+        """Return the one object of a kind that this process keeps beyond reloads, such as its circuits."""
+        ...
+
     def place(self) -> str:
         """Return what names this pattern among all: the tool and its version, the hash of its spec, the path in it."""
+        ...
+
+    def documented(self) -> dict[str, Json]:
+        """Return a document of the tool that is being compiled, and of every tool that it stands on."""
         ...
 
 
@@ -228,6 +252,16 @@ class Flow(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A name under which patterns share state (`circuit`, `payments`), and the rules on which they must agree."""
+
+    kind: str
+    name: str
+    rules: Json
+    loc: Loc = ()
+
+
 class Pattern(Node):
     """A way to compose operations."""
 
@@ -249,6 +283,10 @@ class Pattern(Node):
 
     def stores(self) -> Iterable[tuple[str, Loc]]:
         """Return the stores that this pattern names, each with its place."""
+        return ()
+
+    def claims(self) -> Iterable[Claim]:
+        """Return the names under which this pattern has state that others of the same name share."""
         return ()
 
 

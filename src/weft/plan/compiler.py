@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from weft.errors import (
     DocumentInvalid,
@@ -26,15 +26,18 @@ from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import JSON_TYPES, Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
 from weft.ir.walk import walk
-from weft.patterns.contract import Call, Pattern, Pure, Run, Step, Value, type_name
+from weft.patterns.contract import Call, Claim, Pattern, Pure, Run, Step, Value, type_name
 from weft.patterns.copies import NEW, Copies
+from weft.patterns.kept import Kept
+from weft.plan.risks import check_risks
 from weft.plan.snapshot import Snapshot
 from weft.plan.typeflow import TypeFlow, sole_property, source_ref
-from weft.ports import Invoke, Schema, Store, ToolRef, ToolType, Upstream, is_object
+from weft.ports import Invoke, Json, Schema, Store, ToolRef, ToolType, Upstream, is_object
 from weft.registry.graph import check_cycles, check_names, references
 from weft.registry.tools import Tools, key_of
 
 JSON = frozenset(JSON_TYPES)
+T = TypeVar("T")
 Stores: TypeAlias = Callable[[str | None], Store]
 """Finds a store by its name, or the default one; raises ExecutionFailed when there is none."""
 
@@ -71,8 +74,10 @@ def check(
     problems = [*check_names(tools, named, known, elsewhere), *check_cycles(tools, named)]
     if stores is not None:
         problems += _check_stores(document, stores)
+    problems += _check_claims(document)
     if not any(problem.code in ("Cycle", "RecursionLimit") for problem in problems):
         problems += [*_check_transforms(document), *TypeFlow(document, upstream).check()]
+        problems += check_risks(document, upstream)
     return problems
 
 
@@ -93,19 +98,41 @@ def _check_stores(document: Document, known: frozenset[str]) -> Iterator[Problem
                     )
 
 
+def _check_claims(document: Document) -> Iterator[Problem]:
+    """Report patterns that share state under one name and do not agree on its rules."""
+    first: dict[tuple[str, str], tuple[Claim, str]] = {}
+    for index, tool in enumerate(document.tools):
+        for loc, node in () if tool.spec is None else walk(tool.spec, ("tools", index, "spec")):
+            for claim in node.claims() if isinstance(node, Pattern) else ():
+                other, by = first.setdefault((claim.kind, claim.name), (claim, tool.name))
+                if other.rules != claim.rules:
+                    yield Problem(
+                        code="NameClash",
+                        message=f"{claim.kind} {shown(claim.name)} has other settings in {shown(by)}",
+                        loc=(*loc, *claim.loc),
+                        value=shown(claim.name),
+                        expected="the same settings wherever the name is used, or another name",
+                    )
+
+
 def _check_transforms(document: Document) -> Iterator[Problem]:
     compiler = _Compiler(document, _Nothing())
     for index, tool in enumerate(document.tools):
-        if tool.output_transform is not None:
-            step = compiler.operation(tool.output_transform, "outputTransform")
-            if step.pure is None:
-                yield Problem(
-                    code="TransformCalls",
-                    message=f"the outputTransform of {shown(tool.name)} may only move data",
-                    loc=("tools", index, "outputTransform", kind_of(tool.output_transform)),
-                    value=kind_of(tool.output_transform),
-                    expected="schemaMap, filter, or mapEach and pipelines of these",
-                )
+        if tool.output_transform is not None and not _moves_data(compiler, tool.output_transform):
+            yield Problem(
+                code="TransformCalls",
+                message=f"the outputTransform of {shown(tool.name)} may only move data",
+                loc=("tools", index, "outputTransform", kind_of(tool.output_transform)),
+                value=kind_of(tool.output_transform),
+                expected="schemaMap, filter, or mapEach and pipelines of these",
+            )
+
+
+def _moves_data(compiler: _Compiler, operation: Node) -> bool:
+    try:
+        return compiler.operation(operation, "outputTransform").pure is not None
+    except ExecutionFailed:  # It needs a store, which there is none of here.
+        return False
 
 
 class _Nothing:
@@ -127,10 +154,12 @@ def compile_document(
     *,
     problems: Iterable[Problem] | None = None,
     stores: Stores | None = None,
+    kept: Kept | None = None,
 ) -> Snapshot:
     """Return the document as a snapshot that runs against the upstream.
 
-    `problems` are what `check` found, when that was asked before; `stores` has those that patterns name.
+    `problems` are what `check` found, when that was asked before; `stores` has those that patterns name. `kept` is what
+    outlives this snapshot: given to the next one too, circuits stay open over a reload.
 
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
@@ -138,13 +167,16 @@ def compile_document(
     found = list(check(document, upstream) if problems is None else problems)
     if errors_in(found):
         raise DocumentInvalid(found)
-    return Snapshot(document, _Compiler(document, upstream, stores).all(), tuple(found))
+    return Snapshot(document, _Compiler(document, upstream, stores, kept).all(), tuple(found))
 
 
 class _Compiler:
     """Compiles each composition once, however many places name it."""
 
-    def __init__(self, document: Document, upstream: Upstream, stores: Stores | None = None) -> None:
+    def __init__(
+        self, document: Document, upstream: Upstream, stores: Stores | None = None, kept: Kept | None = None
+    ) -> None:
+        self._kept = kept or Kept()
         self._tools = Tools(document)
         self._upstream = upstream
         self._stores = stores or no_stores
@@ -189,6 +221,71 @@ class _Compiler:
         """Return the tool or composition of that name, compiled."""
         return self._meant(tool, None)
 
+    def repeatable(self, operation: Node) -> bool:
+        """Tell whether every tool that an operation calls says that twice is as good as once (`idempotentHint`)."""
+        for _, node in walk(operation):
+            if isinstance(node, AgentCall) or (isinstance(node, ToolCall) and node.server is not None):
+                skill, server = getattr(node, "skill", None), getattr(node, "server", None)
+                if not self._says_repeatable(ToolRef(node.name, server, node.version, skill)):
+                    return False
+            elif isinstance(node, ToolCall | CompositionCall):
+                if not self._repeatable(node.name, node.version):
+                    return False
+            elif isinstance(node, Pattern) and not all(self._repeatable(name, None) for name, _ in node.names()):
+                return False
+        return True
+
+    def _repeatable(self, name: str, version: str | None) -> bool:
+        index = self._tools.meant(name, version, by=self._owner)
+        if index is None:
+            return self._says_repeatable(ToolRef(name))
+        tool = self._tools.all[index]
+        if tool.spec is None:
+            return self._says_repeatable(ToolRef(tool.name) if tool.source is None else source_ref(tool))
+        before, self._owner = self._owner, index
+        try:
+            return self.repeatable(tool.spec)
+        finally:
+            self._owner = before
+
+    def _says_repeatable(self, ref: ToolRef) -> bool:
+        described = self._upstream.describe(ref)
+        hints = (described.annotations if described is not None else None) or {}
+        return hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True
+
+    def rights(self, operation: Node) -> list[Callable[[Call], bool]]:
+        """Return what tells, for each guarded tool that an operation may call, whether a call may call it."""
+        bound = [self._upstream.bind(ref) for ref in dict.fromkeys(self._leaves(operation))]
+        return [allows for one in bound if (allows := getattr(one, "allows", None)) is not None]
+
+    def _leaves(self, operation: Node) -> Iterator[ToolRef]:
+        """Yield the upstream tools that an operation may call, in whatever depth."""
+        for _, node in walk(operation):
+            if isinstance(node, AgentCall):
+                yield ToolRef(node.name, version=node.version, skill=node.skill)
+            elif isinstance(node, ToolCall) and node.server is not None:
+                yield ToolRef(node.name, node.server, node.version)
+            elif isinstance(node, ToolCall | CompositionCall):
+                yield from self._leaves_of(node.name, node.version)
+            elif isinstance(node, Pattern):
+                for name, _ in node.names():
+                    yield from self._leaves_of(name, None)
+
+    def _leaves_of(self, name: str, version: str | None) -> Iterator[ToolRef]:
+        index = self._tools.meant(name, version, by=self._owner)
+        if index is None:
+            yield ToolRef(name)
+            return
+        tool = self._tools.all[index]
+        if tool.spec is None:
+            ref = ToolRef(tool.name) if tool.source is None else source_ref(tool)
+            yield replace(ref, known_as=key_of(tool.name, tool.version))
+            return
+        before, self._owner = self._owner, index
+        found = list(self._leaves(tool.spec))
+        self._owner = before
+        yield from found
+
     def store(self, name: str | None) -> Store:
         """Return the store of that name; without one, the default store.
 
@@ -196,6 +293,10 @@ class _Compiler:
             ExecutionFailed: there is none.
         """
         return self._stores(name)
+
+    def kept(self, kind: type[T]) -> T:
+        """Return the one object of a kind that outlives this compilation."""
+        return self._kept.of(kind)
 
     def place(self) -> str:
         """Return what names the pattern that is being compiled among all."""
@@ -205,6 +306,18 @@ class _Compiler:
         if self._owner not in self._hashes:
             self._hashes[self._owner] = hash_of(tool.to_json())[:32]
         return f"{key_of(tool.name, tool.version)}|{self._hashes[self._owner]}|{'/'.join(self._path)}"
+
+    def documented(self) -> dict[str, Json]:
+        """Return a document of the tool that is being compiled, and of every tool that it stands on."""
+        needed: dict[int, Json] = {}
+        waiting = [] if self._owner is None else [self._owner]
+        while waiting:
+            index = waiting.pop()
+            tool = self._tools.all[index]
+            needed[index] = tool.to_ir()
+            meant = (self._tools.meant(one.name, one.version, by=index) for one in references(tool))
+            waiting += [one for one in meant if one is not None and one not in needed]
+        return {"schemaVersion": "1.0", "tools": [needed[index] for index in sorted(needed)]}
 
     def _meant(self, name: str, version: str | None) -> Step:
         index = self._tools.meant(name, version, by=self._owner)

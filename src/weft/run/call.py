@@ -31,7 +31,8 @@ class Root:
 
     __slots__ = (
         "_aside", "_background", "_waiting", "calls_left", "clock", "context", "expired", "limits", "now",
-        "on_step", "places_left", "rng", "rows_left", "signals", "spans", "spans_dropped", "steps_left", "warnings",
+        "on_step", "places_left", "rng", "rows_left", "signals", "spans", "spans_dropped", "steps_left", "warned",
+        "warnings",
     )  # fmt: skip
 
     spans: list[Place]
@@ -58,6 +59,7 @@ class Root:
         self.rows_left = limits.rows
         self.places_left = limits.concurrent
         self.warnings: list[str] = []
+        self.warned = 0
         self.spans_dropped = 0
         self.expired = False
         self._background = background
@@ -109,6 +111,7 @@ class Root:
                 return
 
     def warn(self, message: str) -> None:
+        self.warned += 1
         if len(self.warnings) < self.limits.warnings:
             self.warnings.append(message)
 
@@ -118,11 +121,14 @@ class Root:
     def aside(self) -> Root:
         """Return what all detached work of the call shares: it must not spend what the call itself needs."""
         if self._aside is None:
-            self._aside = aside = Root(
-                self.clock, self.limits, self._background, self.context, rng=self.rng, signals=self.signals
-            )
-            aside.warnings = self.warnings
+            self._aside = self.beside(self.context)
         return self._aside
+
+    def beside(self, caller: Caller | None) -> Root:
+        """Return a root for detached work that shares nothing but the warnings."""
+        root = Root(self.clock, self.limits, self._background, caller, rng=self.rng, signals=self.signals)
+        root.warnings = self.warnings
+        return root
 
 
 class Place:
@@ -208,8 +214,8 @@ class Place:
             place.close(None)
             place.outcome = "skipped"
 
-    def apart(self) -> Place:
-        root = self.root.aside()
+    def apart(self, caller: Caller | None = None) -> Place:
+        root = self.root.aside() if caller is None else self.root.beside(caller)
         if self.traced:
             root.spans = self.root.spans
         place = Place(root, self.root.now() + root.limits.timeout, self.traced)

@@ -1,0 +1,253 @@
+"""The journal of a saga: what is written before and after each action, by nobody but its owner.
+
+A saga has a head, written once, which becomes its whole record when it ends; while it runs, a state that is replaced
+under its version, so that a former owner can write no more; and a lease, which only saves others the trouble of
+looking. States of sagas that have not ended have a prefix of their own: recovery never reads those that have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from random import Random
+
+from weft.errors import StoreError
+from weft.patterns.saga_record import HEADS, LEASES, OPEN, SPECS, Head, Record, State, decode, encode
+from weft.ports import ABSENT, Change, Clock, Delete, Put, Store
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+ONCE_MORE = 60.0
+"""How often a spec that is surely there is written again, in seconds: a store may have been emptied meanwhile."""
+
+
+class Fenced(Exception):
+    """Somebody else owns the saga now: nothing more may be done for it here."""
+
+
+class Lost(Exception):
+    """The record is gone, which only an emptied store explains: nobody knows how far the saga came."""
+
+
+class Away(Exception):
+    """The store cannot say whose the saga is."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def open_key(key: str) -> str:
+    """Return where the state of an unfinished saga is."""
+    return OPEN + key.removeprefix(HEADS)
+
+
+def lease_key(key: str) -> str:
+    """Return where it stands that somebody works on a saga."""
+    return LEASES + key.removeprefix(HEADS)
+
+
+def head_key(key: str) -> str:
+    """Return the key of the saga that a state or a lease belongs to."""
+    return HEADS + key.removeprefix(OPEN).removeprefix(LEASES)
+
+
+class Specs:
+    """Which specs are known to be in which store; kept beyond reloads."""
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[str, str], float] = {}
+
+    def missing(self, store: Store, spec: str, now: float) -> bool:
+        """Tell whether a spec should be written along."""
+        return now - self._written.get((store.name, spec), -ONCE_MORE) >= ONCE_MORE
+
+    def written(self, store: Store, spec: str, now: float) -> None:
+        """Note that a spec was written."""
+        self._written[store.name, spec] = now
+
+
+async def read(store: Store, key: str) -> Record | None:
+    """Return a saga as it is stored, or None when there is none."""
+    record = await _look(store, key)
+    # It may have ended between the two readings; then the second time says so.
+    return record if record is None or record.state is not None else await _look(store, key)
+
+
+async def _look(store: Store, key: str) -> Record | None:
+    found = await store.get(key)
+    if found is None:
+        return None
+    told = decode(found.value)
+    head = Head.of_json(told["head"])
+    if "state" in told:
+        return Record(key, head, State.of_json(told["state"]), ended=True)
+    state = await store.get(open_key(key))
+    return Record(key, head, None if state is None else State.of_json(decode(state.value)))
+
+
+class Journal:
+    """The record of one saga, in the hands of its owner."""
+
+    def __init__(
+        self, store: Store, key: str, head: Head, state: State, versions: tuple[int, int], *, clock: Clock, rng: Random
+    ) -> None:
+        self.store = store
+        self.key = key
+        self.head = head
+        self.state = state
+        self._head_version, self._version = versions
+        self._clock = clock
+        self._rng = rng
+        self._lock = asyncio.Lock()
+        self.held_until = clock.now() + head.lease
+        """Until when, on the clock of this process, nobody else can have taken the saga over."""
+
+    @classmethod
+    async def begin(
+        cls, store: Store, key: str, head: Head, state: State, *, spec: bytes | None, clock: Clock, rng: Random
+    ) -> Journal | None:
+        """Write a new saga; None when there is one of that key.
+
+        Raises:
+            StoreError: it could not be written, or nobody knows.
+        """
+        before = clock.now()
+        head_text, state_text = encode({"head": head.to_json()}), encode(state.to_json())
+        changes: list[Change] = [
+            Put(key, head_text, when=ABSENT),
+            Put(open_key(key), state_text, when=ABSENT),
+            Put(lease_key(key), state.owner.encode(), ttl=head.lease),
+        ]
+        if spec is not None:
+            changes.append(Put(SPECS + head.spec, spec))
+        try:
+            versions = await store.batch(changes)
+        except StoreError as error:
+            if error.retryable != "unknown-outcome":
+                raise
+            stored = [await store.get(key), await store.get(open_key(key))]
+            if stored[0] is None or stored[1] is None or stored[1].value != state_text:
+                raise
+            versions = [one.version for one in stored if one is not None]
+        if versions is None:
+            return None
+        journal = cls(store, key, head, state, (versions[0], versions[1]), clock=clock, rng=rng)
+        journal.held_until = before + head.lease
+        return journal
+
+    @classmethod
+    async def take_over(
+        cls, store: Store, key: str, state: State, version: int, *, owner: str, clock: Clock, rng: Random
+    ) -> Journal | None:
+        """Become the owner of a saga whose owner is gone; None when somebody else was faster.
+
+        Raises:
+            Lost: its head is gone.
+        """
+        stored = await store.get(key)
+        if stored is None:
+            raise Lost
+        head = Head.of_json(decode(stored.value)["head"])
+        state = replace(state, owner=owner, fence=state.fence + 1, recoveries=state.recoveries + 1)
+        journal = cls(store, key, head, state, (stored.version, version), clock=clock, rng=rng)
+        try:
+            await journal.write()
+        except (Fenced, Lost):
+            return None
+        return journal
+
+    async def write(self) -> None:
+        """Write how far the saga has come; with that, the lease is renewed.
+
+        A store that is away is waited for as long as the lease could last.
+
+        Raises:
+            Fenced: somebody else owns the saga.
+            Lost: the record is gone.
+            StoreError: the store is still away; nothing may be done that is not written.
+        """
+        async with self._lock:
+            self.state.seq += 1
+            value = encode(self.state.to_json())
+            await self._patiently(lambda: self._replace(value))
+
+    async def renew(self) -> None:
+        """Hold the lease for longer, and learn whether the saga is still one's own."""
+        async with self._lock:
+            before = self._clock.now()
+            held = await self.store.get(open_key(self.key))
+            if held is None or held.version != self._version:
+                raise await self._why(held is None)
+            await self.store.set(lease_key(self.key), self.state.owner.encode(), ttl=self.head.lease)
+            self.held_until = before + self.head.lease
+
+    async def end(self) -> None:
+        """Write that the saga has ended, and how; the record stays for as long as its retention says.
+
+        Raises:
+            Fenced, Lost, StoreError: as `write` does.
+        """
+        async with self._lock:
+            self.state.seq += 1
+            ended = encode({"head": self.head.to_json(), "state": self.state.to_json()})
+            await self._patiently(lambda: self._close(ended))
+
+    async def park(self, seconds: float) -> None:
+        """Let go of the saga: others may take it over after some seconds, or at once. A store that is away does so."""
+        try:
+            if seconds > 0:
+                await self.store.set(lease_key(self.key), self.state.owner.encode(), ttl=seconds)
+            else:
+                await self.store.delete(lease_key(self.key))
+        except StoreError:
+            return
+
+    async def _replace(self, value: bytes) -> None:
+        # Counted from before the writing: whoever sleeps right after it has slept on the lease.
+        before = self._clock.now()
+        lease = Put(lease_key(self.key), self.state.owner.encode(), ttl=self.head.lease)
+        versions = await self.store.batch([Put(open_key(self.key), value, when=self._version), lease])
+        self.held_until = before + self.head.lease
+        if versions is not None:
+            self._version = versions[0]
+            return
+        held = await self.store.get(open_key(self.key))
+        if held is not None and held.value == value:
+            # An earlier try of this very writing was done, though its answer never came.
+            self._version = held.version
+            return
+        raise await self._why(held is None)
+
+    async def _close(self, ended: bytes) -> None:
+        changes: list[Change] = [
+            Put(self.key, ended, ttl=self.head.retention, when=self._head_version),
+            Delete(open_key(self.key), when=self._version),
+            Delete(lease_key(self.key)),
+        ]
+        if await self.store.batch(changes) is not None:
+            return
+        whole = await self.store.get(self.key)
+        if whole is not None and whole.value == ended:
+            return
+        raise await self._why(not await self.store.exists(open_key(self.key)))
+
+    async def _why(self, gone: bool) -> Exception:
+        """Return why the state is not as it was left: it is somebody else's, or it is gone though nobody ended it."""
+        if not gone:
+            return Fenced()
+        head = await self.store.get(self.key)
+        return Lost() if head is None or head.version == self._head_version else Fenced()
+
+    async def _patiently(self, work: Callable[[], Awaitable[None]]) -> None:
+        deadline = self._clock.now() + self.head.lease
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await work()
+            except StoreError as error:
+                if error.retryable == "no" or self._clock.now() + pause >= deadline:
+                    raise
+            await self._clock.sleep(pause * (1 - self._rng.random() / 2))
+            pause = min(pause * 2, LONGEST_PAUSE)

@@ -1,0 +1,199 @@
+"""Recovery: any instance that shares the store goes on with the sagas whose owner is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import TypeAlias
+
+from weft.errors import StoreError, WeftError
+from weft.ir.document import Document
+from weft.patterns.kept import Kept
+from weft.patterns.saga_entry import new_owner
+from weft.patterns.saga_journal import Fenced, Journal, Lost, head_key
+from weft.patterns.saga_plan import Plans, SagaPlan
+from weft.patterns.saga_record import LEASES, OPEN, SPECS, State, decode
+from weft.patterns.saga_run import Runner
+from weft.plan.snapshot import Snapshot
+from weft.ports import Caller, Clock, Principal, Signals, Store
+from weft.run.call import CHANCE, SILENCE, Detach, Place, Root
+from weft.run.clock import MonotonicClock
+from weft.run.limits import Limits
+
+Compile: TypeAlias = "Callable[[Document, Kept], Snapshot]"
+"""Compiles a stored document against the upstreams of today; what patterns keep goes into the `Kept` that is given."""
+CallerOf: TypeAlias = "Callable[[Principal, str], Caller | None]"
+"""Makes a caller of the principal that began a saga, and of the saga's tool (`name@version`)."""
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 300.0
+
+
+class Recovery:
+    """Looks for sagas that nobody works on, and finishes them: of two that look, one wins."""
+
+    def __init__(
+        self,
+        stores: Iterable[Store],
+        compile: Compile,
+        caller: CallerOf,
+        *,
+        detach: Detach,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        signals: Signals = SILENCE,
+        rng: Random = CHANCE,
+        every: float = 5.0,
+        concurrent: int = 16,
+    ) -> None:
+        """Make one; `detach` is where work goes that outlives a step, such as the taps of a wire tap: the engine's.
+
+        It looks `every` so many seconds, and finishes `concurrent` sagas at once.
+        """
+        self._stores = list(stores)
+        self._compile = compile
+        self._caller = caller
+        self._detach = detach
+        self._clock = clock or MonotonicClock()
+        self._limits = limits or Limits()
+        self._signals = signals
+        self._rng = rng
+        self._every = every
+        self._places = asyncio.Semaphore(concurrent)
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
+        self._away = set[str]()
+        self._told = set[tuple[str, str]]()
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled; sagas under way are then left to others."""
+        try:
+            while True:
+                await self._look()
+                # Instances that started together do not look together for ever.
+                await self._clock.sleep(self._every * (0.75 + self._rng.random() / 2))
+        finally:
+            tasks = list(self._under_way.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def once(self) -> int:
+        """Look once, and go on with every saga that nobody works on, to its end; return how many those were."""
+        return sum(await asyncio.gather(*await self._look()))
+
+    async def _look(self) -> list[asyncio.Task[bool]]:
+        """Begin to go on with every saga that nobody works on."""
+        begun: list[asyncio.Task[bool]] = []
+        for store in self._stores:
+            try:
+                waiting = await self._waiting(store)
+            except StoreError as error:
+                if store.name not in self._away:
+                    self._away.add(store.name)
+                    self._signals.event("recovery_away", store=store.name, reason=error.message)
+                continue
+            self._away.discard(store.name)
+            plans: dict[str, SagaPlan | str] = {}
+            for key, state, version in waiting:
+                at = f"{store.name}|{key}"
+                if at not in self._under_way:
+                    task = asyncio.create_task(self._recover(store, plans, (key, state, version)))
+                    self._under_way[at] = task
+                    task.add_done_callback(lambda _, at=at: self._under_way.pop(at, None))
+                    begun.append(task)
+        return begun
+
+    async def _waiting(self, store: Store) -> Sequence[tuple[str, State, int]]:
+        """Return the sagas that have not ended, are not stuck, and have no owner."""
+        # States first: a saga that is begun between the two readings has a lease, and is not looked at.
+        found = [(key, stored) async for key, stored in store.scan(OPEN)]
+        held = {head_key(key) async for key, _ in store.scan(LEASES)}
+        waiting: list[tuple[str, State, int]] = []
+        for key, stored in found:
+            name = head_key(key)
+            if name in held:
+                continue
+            try:
+                state = State.of_json(decode(stored.value))
+            except (KeyError, TypeError, ValueError) as error:
+                self._alert(name, f"its record cannot be read: {error}")
+                continue
+            if state.stuck is None:
+                waiting.append((name, state, stored.version))
+        return waiting
+
+    async def _recover(self, store: Store, plans: dict[str, SagaPlan | str], saga: tuple[str, State, int]) -> bool:
+        async with self._places:
+            try:
+                owner = new_owner()
+                journal = await Journal.take_over(store, *saga, owner=owner, clock=self._clock, rng=self._rng)
+                return False if journal is None else await self._go_on(journal, plans)
+            except Lost:
+                self._alert(saga[0], "its head is gone from the store")
+            except StoreError:
+                pass  # What was not written was not done; whoever looks next goes on.
+            return False
+
+    async def _go_on(self, journal: Journal, plans: dict[str, SagaPlan | str]) -> bool:
+        """Go on with a saga, which is one's own now; tell whether that was so to its end."""
+        head, state = journal.head, journal.state
+        if state.recoveries > head.max_recoveries:
+            return await self._stuck(journal, f"it was taken over {head.max_recoveries} times and came no further")
+        if head.spec not in plans:
+            plans[head.spec] = await self._plan(journal.store, head.spec)
+        plan = plans[head.spec]
+        if isinstance(plan, str):
+            return await self._stuck(journal, plan)
+        self._signals.count("saga_recoveries")
+        self._signals.event("saga_recovered", saga=head.id, tool=head.tool, attempt=state.recoveries)
+        caller = self._caller(head.principal, head.tool)
+        root = Root(self._clock, self._limits, self._detach, caller, rng=self._rng, signals=self._signals)
+        place = Place(root, self._clock.now() + self._limits.timeout, False)
+        try:
+            deadline = None if plan.timeout is None else await self._deadline(journal, plan.timeout)
+            await Runner(plan, journal, place, deadline=deadline).run(again=True)
+        except Fenced:
+            return False
+        except Lost:
+            self._alert(journal.key, "its record is gone from the store", head.id, head.tool)
+        except StoreError:
+            pause = min(FIRST_PAUSE * 2 ** (state.recoveries - 1), LONGEST_PAUSE)
+            await journal.park(pause * (1 - self._rng.random() / 2))
+            return False
+        return True
+
+    async def _deadline(self, journal: Journal, timeout: float) -> float:
+        """Return when, on the clock of this process, the time that a saga had from its beginning is over."""
+        return self._clock.now() + timeout - (await journal.store.now() - journal.head.created)
+
+    async def _plan(self, store: Store, spec: str) -> SagaPlan | str:
+        """Return the saga as it was when it began, for the upstreams of today; or why there is none."""
+        found = await store.get(SPECS + spec)
+        if found is None:
+            return "the spec it runs by is gone from the store"
+        told = decode(found.value)
+        kept = Kept()
+        try:
+            # The snapshot is held until the plan is: nothing else has it.
+            _snapshot = self._compile(Document.model_validate(told["document"]), kept)
+        except (WeftError, ValueError) as error:
+            return f"the spec it runs by cannot be compiled any more: {error}"
+        plan = kept.of(Plans).by_place.get(told["place"])
+        return "the spec it runs by has no such saga" if plan is None else plan
+
+    async def _stuck(self, journal: Journal, reason: str) -> bool:
+        journal.state.stuck = reason
+        try:
+            await journal.write()
+        except (Fenced, Lost):
+            return False
+        await journal.park(0)
+        self._alert(journal.key, reason, journal.head.id, journal.head.tool)
+        return True
+
+    def _alert(self, key: str, reason: str, id: str = "", tool: str = "") -> None:
+        # What cannot be written down as stuck is met again each time; it is told once.
+        if (key, reason) not in self._told:
+            self._told.add((key, reason))
+            self._signals.event("saga_stuck", saga=id or key, tool=tool, reason=reason)

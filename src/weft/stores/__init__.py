@@ -1,0 +1,1 @@
+"""Stores: where stateful patterns keep what they know, each behind the `Store` port."""
