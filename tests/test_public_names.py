@@ -12,10 +12,10 @@ import pytest
 import weft
 
 NAMES = [
-    "Composition", "Json", "Op", "agent", "coalesce", "compile", "composition", "concat", "constant", "construct",
-    "contains", "dedupe", "each", "enricher", "eq", "filter", "flatten", "from_input", "from_previous", "from_step",
-    "gt", "gte", "holds", "hours", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "literal", "lt", "lte",
-    "map_each", "merge", "millis", "minutes", "named", "ne", "one_of", "path", "pipeline", "python_tool",
+    "Composition", "Json", "Op", "RegistryBuilder", "agent", "coalesce", "compile", "composition", "concat", "constant",
+    "construct", "contains", "dedupe", "each", "enricher", "eq", "filter", "flatten", "from_input", "from_previous",
+    "from_step", "gt", "gte", "holds", "hours", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "literal",
+    "lt", "lte", "map_each", "merge", "millis", "minutes", "named", "ne", "one_of", "path", "pipeline", "python_tool",
     "recipient_list", "router", "scatter_gather", "schema_map", "seconds", "some", "sort", "step", "template", "tool",
     "when", "wire_tap",
 ]  # fmt: skip

@@ -65,8 +65,11 @@ class Running:
         key: bytes | None = None,
         peers: Peers | None = None,
         env: Mapping[str, str] | None = None,
+        local: bool | None = None,
     ) -> None:
         """Make one inside a running event loop; `key` is shared by all workers.
+
+        `local` says that only this machine reaches it; without it, the address that it listens on does.
 
         Raises:
             InputError: the audit log cannot be written, or a file of keys cannot be used.
@@ -76,6 +79,7 @@ class Running:
         self.peers = peers
         self._env = os.environ if env is None else env
         self._key = key
+        self._local = is_loopback(config.listen.host) if local is None else local
         self._written: Config | None = None
         self._listener: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,7 +93,7 @@ class Running:
         self.gateway = Gateway(
             specs_of(config),
             naming=naming_of(config),
-            access=access_of(config),
+            access=access_of(config, loopback=self._local),
             auditor=auditor,
             admit=None if approval is None else approval.admit,
             recheck=None if approval is None else config.lock.every,
@@ -103,7 +107,7 @@ class Running:
         )
         self.authenticators = authenticators_of(
             config.identity,
-            loopback=is_loopback(config.listen.host),
+            loopback=self._local,
             egress=config.egress,
             agent_at=self.gateway.live.agent_at,
         )
@@ -212,6 +216,7 @@ class Running:
             }
         )
         load.unsent = lambda: listener.unsent
+        self.telemetry.metrics.limits_counted_by(self.authenticators.counted)
         self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: listener.refusals)
@@ -229,6 +234,10 @@ class Running:
         """Return how everything is."""
         told = self.gateway.report()
         told["registry"] = self.registry.status()
+        if self.approval is not None:
+            told["lock"] = self.approval.report()
+            if self.approval.problem is not None:
+                told["problems"].append(self.approval.problem)
         watched = {"registry": self.registry, "config": self.file}
         told["degraded"] += [name for name, one in watched.items() if one is not None and one.problems]
         if self.file is not None and self.file.problems:
@@ -263,8 +272,11 @@ class Running:
         return self.telemetry.traces.get(trace_id)
 
     async def upstreams(self) -> dict[str, Any]:
-        """Return the state of each server."""
-        return self.gateway.report()["upstreams"]
+        """Return the state of each server, and what of it is not as it was approved."""
+        states = self.gateway.report()["upstreams"]
+        for key, found in ({} if self.approval is None else self.approval.report()).items():
+            states.setdefault(key, {})["lock"] = found
+        return states
 
     # What changes.
 
@@ -290,7 +302,7 @@ class Running:
             await self.gateway.pool.replace(specs_of(config))
             same = is_same_access(before, config)
             await self.gateway.live.configure(
-                naming_of(config), self.gateway.live.access if same else access_of(config)
+                naming_of(config), self.gateway.live.access if same else access_of(config, loopback=self._local)
             )
             self.gateway.engine.limits = limits_of(config)
         self._written = config

@@ -67,7 +67,7 @@ def command(config: Path | None, file: Path | None, check: bool, executables: bo
             show_problems(settings.problems)
         if not settings.servers:
             raise InputError("there are no servers to lock", code="NoServers", hint="weft.yaml names them")
-        code = _done(settings, file or settings.lock.path, check=check, executables=executables, json_=json_)
+        code = _done(settings, file or settings.lock.file, check=check, executables=executables, json_=json_)
     except InputError as error:
         if not json_:
             raise

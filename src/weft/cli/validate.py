@@ -72,7 +72,7 @@ def _problems(file: str, rules: dict[str, Any], *, strict: bool) -> list[Problem
             return _settings(Path(file))
         if file.endswith(".py"):
             with importing(Path(file)):
-                return open_registry(Path(file)).problems
+                return open_registry(Path(file), **rules).problems
         parsed = _parsed(file)
         age = old_form(Book.of(parsed))
         return [*age, *problems_of(parsed, **rules), *(_not_canonical(parsed) if strict else [])]

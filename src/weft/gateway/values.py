@@ -214,7 +214,7 @@ def _may_hold_secret(pointer: str, value: Any, marked: frozenset[str]) -> bool:
 
 
 def secrets_of(arguments: Any, schema: Schema | None) -> tuple[str, ...]:
-    """Return the secrets among arguments, by their names and by the marks of the schema."""
+    """Return the secrets among arguments, by their names and by the marks of their schema."""
     return secrets_in(arguments, marked_names(schema))
 
 
