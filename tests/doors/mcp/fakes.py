@@ -14,6 +14,7 @@ import uvicorn
 from weft.doors.asgi import PRINCIPAL
 from weft.doors.mcp import Event, McpDoor
 from weft.errors import InputError, LimitExceeded, NotFound, UpstreamRefused, UpstreamUnavailable
+from weft.gateway.quotas import Quota, QuotaExceeded
 from weft.gateway.rounds import Answers
 from weft.ports import ANONYMOUS, Caller, Principal
 
@@ -170,6 +171,9 @@ class FakeGateway:
 
     async def tool_crowded(self, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
         raise LimitExceeded("InFlight", 64, "too many calls at once")
+
+    async def tool_rationed(self, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        raise QuotaExceeded(Quota(name="few", calls=1, per=60.0), 12.4)
 
     async def tool_refused(self, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
         raise UpstreamRefused("up", "tools/call", {"code": -32021, "message": "needs sampling", "data": {"x": 1}})
