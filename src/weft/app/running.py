@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.app.access import access_of, is_same_access
-from weft.app.approvals import approval_of
+from weft.app.approvals import approval_of, argv_of
 from weft.app.auditing import Auditing
 from weft.app.identities import authenticators_of
 from weft.app.registries import content_of, source_of
@@ -235,7 +235,7 @@ class Running:
         told = self.gateway.report()
         told["registry"] = self.registry.status()
         if self.approval is not None:
-            told["lock"] = self.approval.report()
+            told["lock"] = self._unapproved()
             if self.approval.problem is not None:
                 told["problems"].append(self.approval.problem)
         watched = {"registry": self.registry, "config": self.file}
@@ -243,6 +243,11 @@ class Running:
         if self.file is not None and self.file.problems:
             told["config"] = self.file.status()
         return told
+
+    def _unapproved(self) -> dict[str, dict[str, Any]]:
+        """Return what is not as it was approved, of the servers that there are."""
+        found = {} if self.approval is None else self.approval.report()
+        return {key: one for key, one in found.items() if key in self.gateway.pool.servers}
 
     async def metrics(self, accept: str = "") -> tuple[bytes, str]:
         """Return what all workers have counted, as Prometheus reads it, and the kind of text that it is."""
@@ -255,6 +260,7 @@ class Running:
         if self.file is not None:
             await self.file.refresh()
         await self.registry.refresh()
+        self.gateway.pool.recheck()
         problems = [*self.registry.problems, *(self.file.problems if self.file is not None else ())]
         if self._listener is not None:
             try:
@@ -274,8 +280,8 @@ class Running:
     async def upstreams(self) -> dict[str, Any]:
         """Return the state of each server, and what of it is not as it was approved."""
         states = self.gateway.report()["upstreams"]
-        for key, found in ({} if self.approval is None else self.approval.report()).items():
-            states.setdefault(key, {})["lock"] = found
+        for key, found in self._unapproved().items():
+            states[key]["lock"] = found
         return states
 
     # What changes.
@@ -299,6 +305,8 @@ class Running:
                 self.log.warning(f"`{section}` has changed: that takes a restart")
             if _at_the_doors(config) != _at_the_doors(before):
                 self.log.warning("`limits` of requests and connections have changed: that takes a restart")
+            if self.approval is not None:
+                self.approval.argv_of = argv_of(config)
             await self.gateway.pool.replace(specs_of(config))
             same = is_same_access(before, config)
             await self.gateway.live.configure(

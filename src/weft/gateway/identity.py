@@ -72,6 +72,11 @@ class Authenticators:
         self._reject_untrusted = reject_untrusted
 
     @property
+    def admits_anonymous(self) -> bool:
+        """Whether callers without a credential are let in."""
+        return self._anonymous
+
+    @property
     def issuers(self) -> tuple[str, ...]:
         """Who makes the tokens that are taken."""
         return tuple(one.trusted.issuer for one in self._tokens)

@@ -89,10 +89,10 @@ class FakeGateway:
     def capabilities(self, view: str | None) -> Mapping[str, Any]:
         return self.offers
 
-    def instructions(self, view: str | None) -> str | None:
+    def instructions(self, view: str | None, principal: Principal) -> str | None:
         return "be kind" if view is None else None
 
-    def mirrored(self, view: str | None, tool: str) -> Mapping[tuple[str, ...], str]:
+    def mirrored(self, view: str | None, tool: str, principal: Principal) -> Mapping[tuple[str, ...], str]:
         return {("region",): "Mcp-Param-Region", ("deep", "n"): "Mcp-Param-N"} if tool == "regional" else {}
 
     def subscribe(self, listener: Callable[[Event], object]) -> Callable[[], None]:
