@@ -18,8 +18,9 @@ from weft.gateway.live import Content
 from weft.gateway.sources import SAME, FileSource, Loaded, Same, Source
 from weft.ir.normalise import parse
 from weft.ir.read import read
+from weft.registry.book import Book
 from weft.registry.findings import Severities
-from weft.registry.validate import SEED
+from weft.registry.validate import SEED, old_form
 from weft.upstreams.egress import only_public
 from weft.upstreams.httpfetch import fetch
 
@@ -77,7 +78,7 @@ def content_of(loaded: Loaded, *, severities: Severities = SEED, allow: Iterable
         return Content(registry.document, registry.tools, tuple(registry.problems))
     folder = None if loaded.path is None else loaded.path.parent
     parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder)
-    problems = problems_of(parsed, severities=severities, allow=allow)
+    problems = [*old_form(Book.of(parsed)), *problems_of(parsed, severities=severities, allow=allow)]
     if errors_in(problems):
         raise DocumentInvalid(problems)
     return Content(parsed.resolved, None, tuple(problems))

@@ -294,7 +294,8 @@ class Running:
         for problem in content.problems:
             # Whether a server has it is only known when the servers are; /readyz tells then.
             if problem.code != "UnknownName":
-                self.log.warning(str(problem))
+                # An old form is no trouble, only less than there could be.
+                (self.log.info if problem.code == "OldRegistry" else self.log.warning)(str(problem))
 
     async def _configure(self, loaded: Loaded) -> None:
         assert loaded.path is not None

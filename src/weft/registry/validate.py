@@ -41,13 +41,14 @@ def validate(book: Book, severities: Severities = SEED, *, allow: Iterable[str] 
 
 def old_form(book: Book) -> list[Problem]:
     """Return a warning when this is a registry of version 1; a document of compositions alone is none."""
-    bare = [tool for tool in book.document.tools if tool.source is not None and tool.version is None]
-    if book.document.versioned or not bare or not book.says_its_version:
+    bare = [tool for tool in book.document.tools if tool.version is None]
+    sourced = any(tool.source is not None for tool in bare)
+    if book.document.versioned or not sourced or not book.says_its_version:
         return []
     problem = Problem(
         code="OldRegistry",
         severity="warning",
-        message=f"a registry of schemaVersion 1.0 pins nothing: {len(bare)} of its tools have no version",
+        message=f"a registry of schemaVersion 1.0 pins nothing: tools without a version: {len(bare)}",
         loc=("schemaVersion",),
         value=shown("1.0"),
         expected='"2.0"; weft migrate makes it from this one',
