@@ -15,6 +15,8 @@ from weft.ports import is_array, is_object
 HIDDEN: Final = "[redacted]"
 SHORTEST: Final = 4
 """Texts of fewer characters are not looked for: they are a part of too many words."""
+PART: Final = 16
+"""So much of the beginning or the end of a long secret is enough to know it by."""
 WHOLE: Final = ""
 """Stands for the whole value among the names of properties."""
 
@@ -43,13 +45,30 @@ _SHARED: Final = ("$defs", "definitions")
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without what looks like a secret, and without each secret that is known."""
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        text = _without(text, secret)
     text = _PEM.sub(HIDDEN, text)
     text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
     text = _NAMED.sub(rf"\1{HIDDEN}", text)
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
     return _SHAPED.sub(HIDDEN, text)
+
+
+def _without(text: str, secret: str) -> str:
+    """Return the text without a secret, and without what is left of a long one where a sentence was cut."""
+    text = text.replace(secret, HIDDEN)
+    if len(secret) < 2 * PART:
+        return text
+    text = _without_beginning(text, secret)
+    return _without_beginning(text[::-1], secret[::-1], HIDDEN[::-1])[::-1]
+
+
+def _without_beginning(text: str, secret: str, hidden: str = HIDDEN) -> str:
+    while (at := text.find(secret[:PART])) >= 0:
+        rest = text[at : at + len(secret)]
+        common = next((n for n, (one, other) in enumerate(zip(rest, secret, strict=False)) if one != other), len(rest))
+        text = text[:at] + hidden + text[at + common :]
+    return text
 
 
 @lru_cache(maxsize=4096)
