@@ -16,7 +16,10 @@ async def test_readiness_is_one_word_and_metrics_take_a_scope(tmp_path: Path) ->
     for name, scopes in (("agent", ()), ("scraper", ("metrics",))):
         key, secrets[name] = make_key(agent=name, versions=["1.0.0"], scopes=scopes)
         KeyFile(tmp_path / "keys.json").add(key)
-    config: dict[str, Any] = {"identity": {"keyFile": "keys.json", "anonymous": "deny"}}
+    config: dict[str, Any] = {
+        "identity": {"keyFile": "keys.json", "anonymous": "deny"},
+        "audit": {"file": "audit.log"},
+    }
     async with house(tmp_path, config, registry(pipeline("secret_plan", "nothing"))) as place:
         ready = await place.ask("GET", "/readyz")
         assert (ready.status, list(orjson.loads(ready.body))) == (200, ["status"])
@@ -27,3 +30,6 @@ async def test_readiness_is_one_word_and_metrics_take_a_scope(tmp_path: Path) ->
         whole = orjson.loads((await place.ask("GET", "/readyz", admin=True)).body)
         assert {"status", "generation", "upstreams"} <= whole.keys()
         assert (await place.ask("GET", "/metrics", admin=True)).status == 200
+    records = [orjson.loads(line) for line in (tmp_path / "audit.log").read_bytes().splitlines()]
+    refused = [one for one in records if one.get("event") == "identity-refused"]
+    assert [one["reason"] for one in refused] == ["there is no credential"]

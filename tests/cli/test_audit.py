@@ -94,6 +94,13 @@ def test_what_cannot_be_read_is_wrong_input_and_no_traceback(run: Run, log: Path
     assert f"chmod 600 {log.with_name('audit.key')}" in run("audit", "verify", log).stderr
 
 
+@pytest.mark.parametrize("name", ["audit.log", "audit.0.log"])
+def test_the_key_that_weft_serve_makes_is_found_beside_the_log(run: Run, log: Path, name: str):
+    log.with_name("audit.key").rename(log.with_name("audit.log.key"))
+    log.rename(log.with_name(name))
+    assert run("audit", "verify", name).exit_code == 0
+
+
 def test_another_key_finds_nothing_as_it_was_written(run: Run, log: Path):
     key_of(log.with_name("other.key"), create=True)
     assert run("audit", "verify", log, "--key", "other.key").exit_code == 1

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from weft.cli.audit import command
 from weft.errors import InfrastructureError, InputError
-from weft.expr.redaction import redact
+from weft.redaction import redact
 from weft.telemetry.audit import AuditLog, Entry, append_checkpoint, key_of
 from weft.telemetry.auditchain import Checkpoint, verify
 

@@ -88,7 +88,7 @@ class Running:
         )
         self._upstream = upstream = Log("upstream")
         self.auditing = Auditing(config.audit, worker=None if peers is None else peers.index, redact=redact)
-        auditor = Auditor(self.auditing.log)
+        self._auditor = auditor = Auditor(self.auditing.log)
         self.approval = approval = approval_of(config, on_security=partial(_quarantined, auditor))
         self.gateway = Gateway(
             specs_of(config),
@@ -111,6 +111,7 @@ class Running:
             egress=config.egress,
             agent_at=self.gateway.live.agent_at,
         )
+        self.authenticators.on_refused = lambda reason: auditor.security("identity-refused", reason=reason)
         self.registry = Watcher(source_of(config, registry), self._load, on_result=self._reloaded, log=Log("registry"))
         self.file = (
             None
@@ -152,6 +153,7 @@ class Running:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.gateway.close()
         await self.authenticators.close()
+        await self._auditor.close()
         await self.auditing.close()
         if self.telemetry.export is not None:
             await asyncio.to_thread(self.telemetry.export.close)

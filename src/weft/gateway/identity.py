@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft.gateway.jwt import Tokens
@@ -58,6 +58,8 @@ class Authenticators:
     ) -> None:
         self.refused = Counter[str]()
         self.bad_headers = 0
+        self.on_refused: Callable[[str], object] = _nobody
+        """Told why somebody was refused."""
         self.stripped = 0
         self._tokens = tuple(tokens)
         self._keys = keys
@@ -136,6 +138,7 @@ class Authenticators:
         except BadIdentityHeader as error:
             self.bad_headers += 1
             self.refused[error.code] += 1
+            self.on_refused(error.message)
             raise
         return found or self.nobody()
 
@@ -144,6 +147,7 @@ class Authenticators:
         self.refused[error.reason] += 1
         tell = _log.info if self.refused[error.reason] == 1 else _log.debug
         tell("a caller is refused: %s", error.reason)
+        self.on_refused(error.reason)
         return error
 
     def _held(self, certificate: str | None, common_name: str | None) -> Principal | None:
@@ -196,6 +200,10 @@ class Authenticators:
             if (principal := await issuer.identify(text)) is not None:
                 return principal
         raise Unauthenticated("nobody here knows this credential")
+
+
+def _nobody(reason: str) -> None:
+    """Tell nobody."""
 
 
 def is_identity(name: bytes) -> bool:

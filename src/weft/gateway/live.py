@@ -239,7 +239,7 @@ class Live:
         prefixed = prefixed_refs(document, pool, naming.on_collision)
         offered = Offered(content.local, pool, prefixed)
         scope = Scope(Book(document), access.policy, access.rules)
-        offered.steps = Steps(lambda: self.scope, self._auditor, offered.facts)
+        offered.steps = Steps(lambda: self.scope, self._auditor, offered.facts, offered.describe)
         found = check(document, offered)
         # What is wrong only because of what a server offers now must not stop the rest: it is told, and fails when
         # called.

@@ -11,7 +11,8 @@ from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside
 from weft.gateway.policy import ToolFacts
 from weft.gateway.scope import Scope
-from weft.ports import Invoke, ToolRef
+from weft.gateway.values import secrets_of
+from weft.ports import Invoke, ToolRef, ToolType
 from weft.registry.tools import key_of
 
 
@@ -22,11 +23,18 @@ class Steps:
     composition runs loses it for the steps that are left.
     """
 
-    def __init__(self, scope: Callable[[], Scope], auditor: Auditor, facts: Callable[[ToolRef], ToolFacts]) -> None:
-        """Make one; `facts` tells of a tool what decisions about it go by."""
+    def __init__(
+        self,
+        scope: Callable[[], Scope],
+        auditor: Auditor,
+        facts: Callable[[ToolRef], ToolFacts],
+        describe: Callable[[ToolRef], ToolType | None],
+    ) -> None:
+        """Make one; `facts` tells of a tool what decisions about it go by, and `describe` what it takes."""
         self._scope = scope
         self._auditor = auditor
         self._facts = facts
+        self._describe = describe
 
     def guarded(self, ref: ToolRef, invoke: Invoke) -> Invoke:
         """Return a tool that is called only for those for whom the composition may call it."""
@@ -46,9 +54,15 @@ class Steps:
                 await self._denied(inside, tool, decision.reason, arguments)
                 told = f"Tool {named!r} may not be called for this caller"
                 raise ExecutionFailed(told, code="StepDenied", hint="ask who runs the gateway")
-            if not audited or tool == inside.facts:
-                return await invoke(arguments, call)
-            return await self._recorded(inside, tool, decision.reason, arguments, invoke(arguments, call))
+            try:
+                if not audited or tool == inside.facts:
+                    return await invoke(arguments, call)
+                return await self._recorded(inside, tool, decision.reason, arguments, invoke(arguments, call))
+            except Exception:
+                # What it says may quote what it was given, under names that only it knows to be secret.
+                described = self._describe(ref)
+                inside.secrets.update(secrets_of(arguments, None if described is None else described.input))
+                raise
 
         return guarded
 

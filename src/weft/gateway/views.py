@@ -40,6 +40,9 @@ class Tool:
     uses: frozenset[tuple[str, str]] = frozenset()
     """The tools of servers that it calls, by the server's key and the name there."""
 
+    declared: Check | None = None
+    """In what ways a value is not what the registry says that the tool takes."""
+
     unfit: Check | None = None
     """In what ways arguments are not what was advertised, for a function, which does not look itself."""
 

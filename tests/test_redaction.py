@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from weft.expr.redaction import HIDDEN, WHOLE, is_secret_name, marked_names, redact, secrets_in
+from weft.expr.marks import marked_names
+from weft.redaction import HIDDEN, WHOLE, is_secret_name, redact, secrets_in
 
 CANARY = "canary-9f8e7d6c"
 
