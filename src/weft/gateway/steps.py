@@ -68,16 +68,7 @@ class Steps:
 
     async def _denied(self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any) -> None:
         if self._auditor.on:
-            await self._auditor.step(
-                inside.principal,
-                key_of(tool.name, tool.version),
-                None,
-                decision="deny",
-                reason=reason,
-                arguments=arguments,
-                outcome="denied",
-                trace_id=inside.trace_id,
-            )
+            await self._record(inside, tool, decision="deny", reason=reason, arguments=arguments, outcome="denied")
 
     async def _recorded(
         self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any, work: Awaitable[Any]
@@ -92,14 +83,11 @@ class Steps:
             outcome = "error"
             raise
         finally:
-            await self._auditor.step(
-                inside.principal,
-                key_of(tool.name, tool.version),
-                None,
-                decision="allow",
-                reason=reason,
-                arguments=arguments,
-                outcome=outcome,
-                ms=(perf_counter() - began) * 1000,
-                trace_id=inside.trace_id,
+            ms = (perf_counter() - began) * 1000
+            await self._record(
+                inside, tool, decision="allow", reason=reason, arguments=arguments, outcome=outcome, ms=ms
             )
+
+    async def _record(self, inside: Inside, tool: ToolFacts, **how: Any) -> None:
+        key = key_of(tool.name, tool.version)
+        await self._auditor.step(inside.principal, key, None, trace_id=inside.trace_id, **how)
