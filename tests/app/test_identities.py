@@ -97,9 +97,9 @@ def test_rules_and_quotas_are_taken_as_written():
     assert not policy.judge(ANONYMOUS, ToolFacts("b")).allowed
     assert policy.needs_own_right(ANONYMOUS, ToolFacts("b")) == "own"
     quotas = quotas_of([QuotaRule.model_validate({"name": "q", "calls": 1, "per": "1m", "by": "tool"})])
-    quotas.take(ANONYMOUS, "a")
+    quotas.take(ANONYMOUS, ToolFacts("a"))
     with pytest.raises(LimitExceeded):
-        quotas.take(ANONYMOUS, "a")
+        quotas.take(ANONYMOUS, ToolFacts("a"))
 
 
 @pytest.mark.req("REG-32")

@@ -219,6 +219,7 @@ class Running:
         )
         load.unsent = lambda: listener.unsent
         self.telemetry.metrics.limits_counted_by(self.authenticators.counted)
+        self.telemetry.metrics.limits_counted_by(self._auditor.counted)
         self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: listener.refusals)
@@ -236,6 +237,9 @@ class Running:
         """Return how everything is."""
         told = self.gateway.report()
         told["registry"] = self.registry.status()
+        if self._auditor.problem is not None:
+            told["degraded"].append("audit")
+            told["problems"].append(self._auditor.problem)
         if self.approval is not None:
             told["lock"] = self._unapproved()
             if self.approval.problem is not None:

@@ -239,6 +239,9 @@ def _tell_of(config: Config, options: Options) -> None:
         options.tell(str(problem))
     for sentence in config.unused():
         options.tell(f"warning: {sentence}")
+    keys = config.identity.key_file
+    if keys is not None and not keys.exists():
+        options.tell(f"warning: there are no keys in {keys} yet; `weft key create --file {keys}` makes one")
 
 
 def _announce(options: Options, config: Config, sockets: dict[str, socket.socket], running: Running | None) -> None:

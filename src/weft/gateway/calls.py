@@ -14,6 +14,7 @@ from weft.errors import (
     ExecutionFailed,
     InputError,
     LimitExceeded,
+    NotFound,
     UpstreamMessageTooLarge,
     UpstreamProtocolError,
     UpstreamRefused,
@@ -117,20 +118,20 @@ class ToolCalls:
         if not isinstance(name, str):
             raise InputError(f"name must be a string, not {shown(name)}", code="InvalidParams")
         principal = caller.principal
-        found = _found(view, principal, name)
+        found = view.named(principal, name)
         arguments: object = params.get("arguments")
         if found is None:
-            await self._denied(principal, name, "it is not there for this caller", arguments)
-            raise view.scope.missing(principal, view, name)
+            await self._denied(principal, name, view.why_not(principal, name), arguments)
+            raise NotFound("Tool", name, (await view.look(principal)).tools)
         tool, decision = found
         if arguments is None:
             arguments = {}
         elif not is_object(arguments):
             raise InputError(f"arguments must be an object, not {shown(arguments)}", code="InvalidParams")
         if decision.finding is not None:
-            self._warn(principal, tool, decision.finding)
+            self._warn(principal, tool, decision)
         try:
-            quotas.take(principal, tool.name)
+            quotas.take(principal, tool.facts)
         except QuotaExceeded as error:
             self._telemetry.metrics.limit_exceeded(error.code)
             await self._denied(principal, tool.key, error.message, arguments)
@@ -191,15 +192,15 @@ class ToolCalls:
                 principal, tool, None, decision="deny", reason=reason, arguments=given, outcome="denied"
             )
 
-    def _warn(self, principal: Principal, tool: Tool, finding: str) -> None:
+    def _warn(self, principal: Principal, tool: Tool, decision: Decision) -> None:
         """Tell of a call that nobody foresaw: each time in the metrics, the first time in the log."""
-        self._telemetry.metrics.finding("UndeclaredDependency" if principal.agent_name else "UnknownCaller")
+        self._telemetry.metrics.finding(decision.code)
         told = (principal.id, tool.key)
         if told not in self._warned:
             if len(self._warned) >= TOLD:
                 self._warned.clear()
             self._warned.add(told)
-            _log.warning(f"{finding}: {tool.key} was called", principal=principal.id)
+            _log.warning(f"{decision.finding}: {tool.key} was called", principal=principal.id)
 
     async def _in_rounds(self, calling: Calling, caller: Caller, answers: Answers | None) -> dict[str, Any]:
         tool = calling.tool
@@ -320,15 +321,6 @@ def _told(error: BaseException, calling: Calling) -> dict[str, Any]:
     if isinstance(error, InputError) and error.code == "InvalidRequestState":
         raise error
     return failed(error, tool=tool.name, trace_id=active.trace_id)
-
-
-def _found(view: View, principal: Principal, name: str) -> tuple[Tool, Decision] | None:
-    """Return the tool that a caller means, also as `name@version`."""
-    found = view.scope.find(principal, view, name)
-    if found is None and "@" in name:
-        bare, _, version = name.rpartition("@")
-        return view.scope.find(principal, view, bare, version)
-    return found
 
 
 def steps_told(caller: Caller) -> OnStep:

@@ -104,6 +104,8 @@ def _tools(
         if definition.internal:
             continue
         tool = made.defined(definition)
+        if tool is None:
+            continue
         if tools.newest(definition.name) == index:
             offers.append(Offer(tool.name, REGISTRY, tool, owned=True))
         elif definition.version is not None:
@@ -129,8 +131,8 @@ class _Making:
         self._checks = checks
         self._hashes = hashes
 
-    def defined(self, definition: ToolDef) -> Tool:
-        """Return a tool of the registry."""
+    def defined(self, definition: ToolDef) -> Tool | None:
+        """Return a tool of the registry; None when its server is there and does not have it, or it is held back."""
         descriptions, find = self._descriptions, self._pool.find
         listed = descriptions.listed(definition)
         uses = frozenset(
@@ -141,6 +143,8 @@ class _Making:
         if definition.spec is None and definition.output_transform is None:
             ref = made_of(definition)
             server = find(ref)
+            if definition.source is not None and server is not None and server.lacks(ref.name):
+                return None
             if server is not None:
                 return Tool(
                     definition.name,
@@ -223,7 +227,8 @@ def _under(name: str, tool: Tool) -> Tool:
     """Return a tool under the name by which it is served."""
     if tool.name == name:
         return tool
-    return replace(tool, name=name, listed={**tool.listed, "name": name}, facts=replace(tool.facts, name=name))
+    facts = replace(tool.facts, name=name, own_name=tool.name)
+    return replace(tool, name=name, listed={**tool.listed, "name": name}, facts=facts)
 
 
 @dataclass(frozen=True, slots=True)

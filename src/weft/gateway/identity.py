@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from weft.gateway.jwt import Tokens
 from weft.gateway.keys import PREFIX, ApiKeys
@@ -23,6 +24,9 @@ _INITIALS = frozenset((b"a", b"A", b"f", b"F", b"x", b"X"))
 """What all of them begin with: most headers are done with a look at that."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger("weft.identity")
+REMEMBERED = 10_000
+MOMENT = 0.4
+"""For how many seconds a credential counts without another look; with the look at the file of keys, less than one."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,7 @@ class Authenticators:
         self_asserted: bool = True,
         anonymous: bool = True,
         reject_untrusted: bool = True,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self.refused = Counter[str]()
         self.bad_headers = 0
@@ -72,6 +77,8 @@ class Authenticators:
         self._self_asserted = self_asserted
         self._anonymous = anonymous
         self._reject_untrusted = reject_untrusted
+        self._now = now
+        self._known: dict[tuple[tuple[bytes, bytes], ...], tuple[Principal, float]] = {}
 
     @property
     def admits_anonymous(self) -> bool:
@@ -123,10 +130,16 @@ class Authenticators:
     ) -> Principal:
         """Return who sends a request; `peer` is the address at the other end of its socket, None for a unix socket.
 
+        What was found is remembered for a moment, but for what proxies say, which they sign for each request.
+
         Raises:
             Unauthenticated: a credential does not hold, two disagree, or there must be one (401).
             BadIdentityHeader: headers say who calls that may not, or not like this (400).
         """
+        remembers = certificate is None and not (self._proxies is not None and self._proxies.has(peer))
+        said = tuple(pair for pair in headers if is_identity(pair[0])) if remembers else ()
+        if remembers and (known := self._known.get(said)) is not None and self._now() < known[1]:
+            return known[0]
         try:
             told = _told(headers)
             asserted = self._asserted(told, Sent(peer, method, target, certificate))
@@ -140,7 +153,12 @@ class Authenticators:
             self.refused[error.code] += 1
             self.on_refused(error.message)
             raise
-        return found or self.nobody()
+        principal = found or self.nobody()
+        if remembers:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[said] = principal, self._now() + MOMENT
+        return principal
 
     def _refusal(self, error: Unauthenticated) -> Unauthenticated:
         """Count a refusal; the first for a reason is told, since the client is not told any."""
@@ -262,7 +280,9 @@ def _one_of(proven: Sequence[Principal], held: Principal | None, asserted: Princ
 
 
 def _meant(principal: Principal) -> tuple[object, ...]:
-    return (principal.tenant, principal.agent_name, principal.agent_version, principal.scopes)
+    # Credentials of one agent may be made out to it under several names; where there is no agent, the name is all.
+    who = (principal.issuer, principal.subject) if principal.agent_name is None else ()
+    return (principal.tenant, principal.agent_name, principal.agent_version, principal.scopes, who)
 
 
 def _agrees(said: Principal, proven: Principal) -> bool:

@@ -10,6 +10,7 @@ from weft.errors import ExecutionFailed
 from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside
 from weft.gateway.policy import ToolFacts
+from weft.gateway.quotas import Quotas
 from weft.gateway.scope import Scope
 from weft.gateway.values import secrets_of
 from weft.ports import Invoke, ToolRef, ToolType
@@ -29,9 +30,11 @@ class Steps:
         auditor: Auditor,
         facts: Callable[[ToolRef], ToolFacts],
         describe: Callable[[ToolRef], ToolType | None],
+        quotas: Callable[[], Quotas],
     ) -> None:
         """Make one; `facts` tells of a tool what decisions about it go by, and `describe` what it takes."""
         self._scope = scope
+        self._quotas = quotas
         self._auditor = auditor
         self._facts = facts
         self._describe = describe
@@ -54,6 +57,8 @@ class Steps:
                 await self._denied(inside, tool, decision.reason, arguments)
                 told = f"Tool {named!r} may not be called for this caller"
                 raise ExecutionFailed(told, code="StepDenied", hint="ask who runs the gateway")
+            if tool != inside.facts:
+                self._quotas().take(inside.principal, tool)
             try:
                 if not audited or tool == inside.facts:
                     return await invoke(arguments, call)

@@ -89,7 +89,7 @@ class FakeGateway:
     def capabilities(self, view: str | None) -> Mapping[str, Any]:
         return self.offers
 
-    def instructions(self, view: str | None, principal: Principal) -> str | None:
+    async def instructions(self, view: str | None, principal: Principal) -> str | None:
         return "be kind" if view is None else None
 
     def mirrored(self, view: str | None, tool: str, principal: Principal) -> Mapping[tuple[str, ...], str]:

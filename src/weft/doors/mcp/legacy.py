@@ -43,7 +43,7 @@ class Legacy:
             "capabilities": self._gateway.capabilities(view),
             "serverInfo": self._gateway.info,
         }
-        instructions = self._gateway.instructions(view, principal)
+        instructions = await self._gateway.instructions(view, principal)
         return told if instructions is None else {**told, "instructions": instructions}
 
     def client(

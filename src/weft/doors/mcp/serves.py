@@ -48,7 +48,7 @@ class Serves(Protocol):
         """Return what a view offers, as a server's capabilities."""
         ...
 
-    def instructions(self, view: str | None, principal: Principal) -> str | None:
+    async def instructions(self, view: str | None, principal: Principal) -> str | None:
         """Return what a view tells the model of a client."""
         ...
 
