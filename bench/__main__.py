@@ -1,6 +1,7 @@
 """Run the benchmarks, print them, and write `bench/results`: all, or the parts that are named.
 
-`python -m bench [engine] [gateway] [--quick]`; --quick measures little, to see that it works, and writes nothing.
+`python -m bench [engine] [gateway] [registry] [--quick]`; --quick measures little, to see that it works, and writes
+nothing.
 """
 
 from __future__ import annotations
@@ -25,22 +26,34 @@ def _engine(quick: bool) -> dict[str, Any]:
 
 
 def _gateway(quick: bool) -> dict[str, Any]:
+    _check_possible()
+    from bench.gateway.run import measured  # noqa: PLC0415
+
+    return measured(QUICK if quick else FULL)
+
+
+def _registry(quick: bool) -> dict[str, Any]:
+    _check_possible()
+    from bench.registry.run import measured  # noqa: PLC0415
+
+    return measured(QUICK if quick else FULL)
+
+
+def _check_possible() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise Impossible(f"{', '.join(missing)} is not installed: pip install 'weft[bench]'")
     from bench.gateway.processes import measurable  # noqa: PLC0415
-    from bench.gateway.run import measured  # noqa: PLC0415
 
     if not measurable():
         raise Impossible("this system has no /proc/self/schedstat, which tells the CPU time of a process")
-    return measured(QUICK if quick else FULL)
 
 
 class Impossible(Exception):
     """A part that cannot be measured here."""
 
 
-PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {"engine": _engine, "gateway": _gateway}
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {"engine": _engine, "gateway": _gateway, "registry": _registry}
 
 
 def main(arguments: list[str]) -> int:

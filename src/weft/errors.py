@@ -42,6 +42,8 @@ Loc: TypeAlias = tuple[str | int, ...]
 """A place in a document: the keys and indexes that lead to it."""
 
 SHOWN = 80
+MOST_COMPARED = 200
+"""With how many names a mistyped one is compared at length."""
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
@@ -53,7 +55,16 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     same = folded.get(name.casefold().replace("_", "").replace("-", ""))
     if same is not None and same != name:
         return same
+    if len(choices) > MOST_COMPARED:
+        # To compare with thousands takes a second, and whoever mistypes has mostly begun rightly.
+        near = [one for one in choices if one[:1] == name[:1] and abs(len(one) - len(name)) < 4]
+        choices = sorted(near, key=lambda one: -_common(one, name))[:MOST_COMPARED]
     return next(iter(difflib.get_close_matches(name[:SHOWN], choices, n=1, cutoff=0.6)), None)
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two names have in common at their beginning."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def shown(value: object) -> str:

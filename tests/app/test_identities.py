@@ -69,6 +69,18 @@ async def test_a_file_of_keys_and_proxies_are_taken_as_written(tmp_path: Path):
         await who.identify([(b"x-agent-name", b"a")], ELSEWHERE)
 
 
+@pytest.mark.req("REG-38")
+async def test_certificates_and_cards_are_taken_as_written(tmp_path: Path):
+    pinned = ":".join(["AB"] * 32)
+    given = identity(tmp_path, certificates={"research": "research-agent@1.2.0", pinned: "writer"})
+    who = authenticators_of(given, loopback=True, agent_at={"https://a.example/card": ("b", "1.0.0")}.get)
+    by_name = await who.identify([], ELSEWHERE, certificate="cd" * 32, common_name="research")
+    by_hash = await who.identify([], ELSEWHERE, certificate="ab" * 32, common_name="other")
+    by_card = await who.identify([(b"x-caller-agent", b"https://a.example/card")], ELSEWHERE)
+    assert [one.agent for one in (by_name, by_hash, by_card)] == ["research-agent@1.2.0", "writer", "b@1.0.0"]
+    assert [one.strength for one in (by_name, by_hash, by_card)] == ["proven", "proven", "none"]
+
+
 def test_a_file_of_keys_that_cannot_be_used_is_told_at_the_start(tmp_path: Path):
     (tmp_path / "keys.json").write_text("[]")
     with pytest.raises(InputError, match=r"keys\.json"):
@@ -85,9 +97,9 @@ def test_rules_and_quotas_are_taken_as_written():
     assert not policy.judge(ANONYMOUS, ToolFacts("b")).allowed
     assert policy.needs_own_right(ANONYMOUS, ToolFacts("b")) == "own"
     quotas = quotas_of([QuotaRule.model_validate({"name": "q", "calls": 1, "per": "1m", "by": "tool"})])
-    quotas.take(ANONYMOUS, "a")
+    quotas.take(ANONYMOUS, ToolFacts("a"))
     with pytest.raises(LimitExceeded):
-        quotas.take(ANONYMOUS, "a")
+        quotas.take(ANONYMOUS, ToolFacts("a"))
 
 
 @pytest.mark.req("REG-32")

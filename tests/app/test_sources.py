@@ -62,7 +62,7 @@ def config(service: Service, server: str, **more: Any) -> dict[str, Any]:
 ENV = {"PASS": "Bearer registry-pass"}
 
 
-@pytest.mark.req("REG-45")
+@pytest.mark.req("REG-45", "REG-27")
 async def test_a_registry_over_http_is_asked_for_only_when_it_changed(tmp_path: Path) -> None:
     async with service() as shelf, upstream("echo") as up, house(tmp_path, config(shelf, up.url), env=ENV) as gate:
         assert "first" in await gate.tools()

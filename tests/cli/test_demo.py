@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,11 +21,27 @@ from weft.cli.group import INTERRUPTED
 from .conftest import process
 
 COMMAND = [sys.executable, "-m", "weft.cli", "demo"]
+ROOT = Path(__file__).resolve().parent.parent.parent
 SERVERS = 9
+AGENTS = """
+  The tools of each:
+    researcher@1.0.0  research_pipeline@1.0.0, search_in@1.0.0, internal_docs@2.0.0,
+                      get_document@1.0.0
+    support@2.1.0     internal_docs@1.0.0, inventory_stock@1.0.0, payment_charges@1.0.0,
+                      payment_refund@1.0.0, shipping_list@1.0.0
+  Both call internal_docs at the same moment:
+    researcher@1.0.0  2.0.0: 5 documents with doc_name, path, excerpt, last_modified, author, score
+    support@2.1.0     1.0.0: 3 documents with doc_name, path
+  Both call payment_refund charge_id=C1, and a tool that does not exist:
+    researcher@1.0.0  payment_refund  Unknown tool: payment_refund
+    researcher@1.0.0  no_such_tool    Unknown tool: no_such_tool
+    support@2.1.0     payment_refund  there is no charge 'C1'
+    support@2.1.0     no_such_tool    Unknown tool: no_such_tool
+"""
 
 
-@pytest.mark.req("ALG-52")
-def test_the_demo_composes_real_servers_and_drops_the_source_that_fails(tmp_path: Path):
+@pytest.mark.req("ALG-52", "REG-34", "REG-40")
+def test_the_demo_composes_real_servers_drops_the_source_that_fails_and_gives_each_agent_its_tools(tmp_path: Path):
     began = time.monotonic()
     done = process("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -37,10 +55,21 @@ def test_the_demo_composes_real_servers_and_drops_the_source_that_fails(tmp_path
     assert "Target '__news' failed" in warning
     assert warning.endswith("the news archive is closed for repairs")
     assert "weft demo --serve" in second
+    assert AGENTS in second
+    assert "\x1b" not in done.stdout, "no colours where there is no terminal"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_as_json_has_both_runs_with_their_traces(tmp_path: Path):
+@pytest.mark.parametrize("page", ["docs/first-five-minutes.md", "README.md"])
+def test_pages_show_of_the_agents_what_the_demo_prints(page: str):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = [line.strip() for line in text.splitlines() if re.match(r" +(researcher|support)@\d", line)]
+    printed = [line.strip() for line in AGENTS.splitlines()]
+    assert len(shown) >= 5
+    assert [line for line in shown if line not in printed] == []
+
+
+def test_the_demo_as_json_has_both_runs_with_their_traces_and_both_agents(tmp_path: Path):
     done = process("demo", "--json", "--topic", "street lamps", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
@@ -51,6 +80,11 @@ def test_the_demo_as_json_has_both_runs_with_their_traces(tmp_path: Path):
     )
     assert well["trace"]["step"] == "research_pipeline"
     assert any("lamps" in one["url"] for one in well["value"]["sources"])
+    researcher, support = told["agents"]
+    assert (researcher["agent"], support["agent"]) == ("researcher@1.0.0", "support@2.1.0")
+    assert set(researcher["tools"]) & set(support["tools"]) == {"internal_docs"}
+    assert {*researcher["tools"], *support["tools"]} < set(told["tools"])
+    assert [one["path"] for one in support["found"]] == [one["path"] for one in researcher["found"]][:3] != []
 
 
 @contextmanager
@@ -69,6 +103,12 @@ def serving(tmp_path: Path) -> Generator[tuple[subprocess.Popen[str], list[str]]
                 running.kill()
 
 
+def as_agents(shown: list[str]) -> list[list[str]]:
+    """Return what was printed to be typed as an agent, without `weft`: first all lists, then all calls."""
+    typed = [shlex.split(line)[1:] for line in shown if "--agent" in line]
+    return sorted(typed, key=lambda words: words[0], reverse=True)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
 def test_serve_keeps_it_up_for_any_client_until_ctrl_c(tmp_path: Path):
     with serving(tmp_path) as (running, shown):
@@ -79,7 +119,7 @@ def test_serve_keeps_it_up_for_any_client_until_ctrl_c(tmp_path: Path):
         assert len(listed.stdout.splitlines()) == 10
         hidden = process("tools", "--url", url, "--view", "research", cwd=tmp_path)
         names = [line.split()[0] for line in hidden.stdout.splitlines()]
-        assert names == ["research_pipeline", "search_in", "get_document"], "arxiv_search is raw, and hidden"
+        assert names == ["get_document", "research_pipeline", "search_in"], "search_documents is raw, and hidden"
         admin = "".join(shown).partition("Operators: ")[2].partition("/traces")[0]
         traced = process("trace", "--last", "--admin", admin, cwd=tmp_path)
         assert traced.stdout.startswith("search_in  composition"), traced.stderr
@@ -87,6 +127,10 @@ def test_serve_keeps_it_up_for_any_client_until_ctrl_c(tmp_path: Path):
         taken = process("demo", "--serve", "--port", port, "--admin-port", "0", cwd=tmp_path)
         assert (taken.returncode, taken.stderr.count("\n")) == (2, 2), "the error, and what to do"
         assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+        for command, count in zip(as_agents(shown), [4, 5, 6, 2], strict=True):
+            done = process(*command, cwd=tmp_path)
+            came = json.loads(done.stdout)[0] if command[0] == "call" else done.stdout.splitlines()
+            assert len(came) == count, (command, "its tools, or the fields of a document", done.stderr)
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=30)
     assert (running.returncode, err) == (0, "")

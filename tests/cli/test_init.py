@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
+
+import pytest
 
 from weft.config import load_config
 
-from .conftest import Run
+from .conftest import Run, process
+
+SECTION = re.compile(r"^# ((?:identity|policy|lock|audit):.*|  - .*)$", re.MULTILINE)
+"""A line of a section that is commented out."""
 
 
 def test_the_new_project_is_valid_and_its_tests_pass(run: Run, folder: Path):
@@ -29,6 +36,33 @@ def test_the_settings_of_the_new_project_load_without_a_warning(run: Run, folder
     assert [server.argv[1:] for server in config.servers.values()] == [
         ("-m", "weft.demo.documents"), ("-m", "weft.demo.summarize"),
     ]  # fmt: skip
+
+
+@pytest.mark.req("REG-40")
+def test_the_sections_that_are_commented_out_hold_when_they_are_not(run: Run, folder: Path):
+    run("init")
+    settings = folder / "weft.yaml"
+    text, count = SECTION.subn(r"\1", settings.read_text(encoding="utf-8"))
+    assert count == 5, "four sections, one of two lines"
+    settings.write_text(text, encoding="utf-8")
+    assert run("validate", "weft.yaml").stdout == "✓ weft.yaml is valid\n"
+    config = load_config(settings, {})
+    assert (config.problems, config.unused()) == ((), [])
+    assert (config.identity.anonymous, config.lock.mode, len(config.policy)) == ("deny", "warn", 1)
+    assert config.identity.key_file == folder / "keys.json"
+
+    assert run("key", "create", "--agent", "helper@1.0.0").exit_code == 0
+    assert process("lock", cwd=folder).returncode == 0
+    serve = [sys.executable, "-m", "weft.cli", "serve", "--stdio", "--log-level", "warning"]
+    listed = process("tools", "--stdio", "--", *serve, cwd=folder)
+    assert listed.stderr == "4 tools\n", "and no warning: every tool is as it was locked"
+    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert names == ["brief", "search_documents", "get_document", "summarize"], "create_document does not only read"
+    called = process("call", "brief", "query=bees", "--stdio", "--", *serve, cwd=folder)
+    assert "summary" in json.loads(called.stdout), called.stderr
+    verified = run("audit", "verify", "audit.log", "--key", "audit.log.key")
+    assert verified.exit_code == 0, verified.output
+    assert '"brief"' in (folder / "audit.log").read_text(encoding="utf-8")
 
 
 def test_a_folder_with_a_project_is_left_alone(run: Run, folder: Path):

@@ -55,6 +55,40 @@ def test_a_lock_is_written_and_checks_well(offer: Offer):
     assert (checked.exit_code, json.loads(checked.stdout)["same"]) == (0, True)
 
 
+def test_a_tool_is_pinned_as_it_came_so_that_what_is_mended_in_it_is_found_too(offer: Offer):
+    odd: dict[str, Any] = {"name": "odd", "title": 7, "inputSchema": {}}
+    offer(odd)
+    assert run(lock).exit_code == 0
+    assert json.loads(Path("weft.lock").read_text())["servers"]["web"]["tools"]["odd"]["tool"] == odd
+    assert run(lock, "--check").exit_code == 0
+    offer({**odd, "title": 8})
+    checked = run(lock, "--check")
+    assert (checked.exit_code, "/title" in checked.stdout) == (1, True)
+
+
+def test_the_lock_is_where_the_settings_say(offer: Offer):
+    offer(SEARCH)
+    settings = json.loads(Path("weft.yaml").read_text())
+    Path("locks").mkdir()
+    Path("weft.yaml").write_text(json.dumps({**settings, "lock": {"file": "locks/tools.lock"}}))
+    assert run(lock).exit_code == 0
+    assert "search" in json.loads(Path("locks/tools.lock").read_text())["servers"]["web"]["tools"]
+    assert not Path("weft.lock").exists()
+    assert run(lock, "--check").exit_code == 0
+    assert run(lock, "--lock", "other.lock").exit_code == 0
+    assert Path("other.lock").exists()
+
+
+def test_a_lock_that_is_a_link_stays_one(offer: Offer):
+    offer(SEARCH)
+    Path("real.lock").touch()
+    Path("weft.lock").symlink_to("real.lock")
+    Path("real.lock").unlink()
+    assert run(lock).exit_code == 0
+    assert Path("weft.lock").is_symlink()
+    assert "search" in Path("real.lock").read_text()
+
+
 def test_a_changed_tool_fails_the_check_with_its_diff_and_the_lock_stays(offer: Offer):
     offer(SEARCH)
     run(lock)

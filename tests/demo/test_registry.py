@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from weft import demo
 from weft.app import local, open_registry
+from weft.cli import weft
 from weft.demo import arxiv, documents, fetch, flaky, search, summarize
+from weft.demo.agents import AGENTS
+from weft.demo.gateway import demo_config
 from weft.demo.shelf import MEMORY
 from weft.dsl.local import LocalTools
+from weft.registry.book import Book
 from weft.run.engine import Engine
 
 FOLDER = Path(demo.__file__).parent
@@ -29,6 +35,34 @@ async def engine() -> AsyncGenerator[Engine]:
 
 def test_the_registry_has_no_problem_at_all():
     assert open_registry(FOLDER / "registry.yaml").problems == []
+
+
+@pytest.mark.req("REG-3", "REG-13", "REG-16")
+def test_the_registry_has_two_agents_with_their_cards_and_two_versions_of_one_tool():
+    book = Book(open_registry(FOLDER / "registry.yaml").document)
+    assert book.versions("tool", "internal_docs") == ("2.0.0", "1.0.0")
+    assert [f"{name}@{version}" for name, version in book.agents] == list(AGENTS)
+    for agent in book.agents.values():
+        assert agent.url
+        assert agent.skills
+        assert book.depends_on(agent)
+
+
+@pytest.mark.req("REG-16", "REG-47")
+def test_the_bill_of_materials_of_an_agent_has_its_version_of_a_tool_and_its_servers():
+    arguments = ["sbom", "export", "--format", "cyclonedx", "--registry", str(FOLDER / "registry.yaml")]
+    done = CliRunner().invoke(weft, [*arguments, "--agent", "support@2.1.0"])
+    assert done.exit_code == 0, done.output
+    needs = {one["ref"]: one.get("dependsOn", []) for one in json.loads(done.stdout)["dependencies"]}
+    assert "tool:internal_docs@1.0.0" in needs["agent:support@2.1.0"]
+    assert needs["tool:internal_docs@1.0.0"] == ["server:document-service@1.0.0"]
+    assert "tool:internal_docs@2.0.0" not in needs
+
+
+@pytest.mark.req("REG-9", "REG-20")
+def test_the_settings_start_the_servers_of_the_registry():
+    book = Book(open_registry(FOLDER / "registry.yaml").document)
+    assert {(server.name, server.version) for server in demo_config().servers.values()} == set(book.servers)
 
 
 @pytest.mark.req("ALG-17")
@@ -58,6 +92,7 @@ async def test_a_topic_that_nobody_knows_gives_an_empty_report(engine: Engine):
 async def test_virtual_tools_have_defaults_of_their_own_and_another_shape(engine: Engine):
     assert (await engine.execute("web_search", {"query": "compost"})) == [], "older pages are left out by default"
     first = (await engine.execute("internal_docs", {"query": "mowing"}))[0]
+    assert (await engine.execute("internal_docs@1.0.0", {"query": "mowing"}))[0].keys() == {"doc_name", "path"}
     assert first.keys() == {"doc_name", "path", "excerpt", "last_modified", "author", "score"}
     assert first["path"] == "demo://wiki/mowing"
 

@@ -14,6 +14,7 @@ from weft.doors.guard import Guard
 from weft.doors.load import Buckets, Load, LoadLimits
 from weft.doors.sites import Site, check_bind, is_loopback, keep_warning
 from weft.errors import InputError, LimitExceeded
+from weft.gateway.identity import Authenticators
 
 
 def guarded(app: Asgi = echo, *, site: Site | None = None, **more: Any) -> Guard:
@@ -171,23 +172,31 @@ async def test_more_bytes_than_the_limit_are_refused_before_they_are_read():
 async def test_one_principal_does_not_get_everything():
     held = Held()
     load = Load(LoadLimits(per_principal=1))
-
-    def who(scope: Scope) -> str:
-        return scope["query_string"].decode()
-
-    async with serving(guarded(held, load=load, identify=who)) as listener, connected(listener) as first:
-        first.request("GET", "/mcp?ann")
+    guard = guarded(held, load=load, authenticators=Authenticators())
+    async with serving(guard) as listener, connected(listener) as first:
+        first.request("GET", "/mcp", x_agent_name="ann")
         await held.entered.acquire()
-        refused = await asked(listener, "GET", "/mcp?ann")
+        refused = await asked(listener, "GET", "/mcp", x_agent_name="ann")
         assert (refused.status, refused.json["error"]["data"]["code"]) == (429, "TooManyRequests")
         assert "retry-after" in refused.headers
         async with connected(listener) as second:
-            second.request("GET", "/mcp?ben")
+            second.request("GET", "/mcp", x_agent_name="ben")
             await held.entered.acquire()
             held.go.set()
             assert (await second.answer()).status == 200
         assert (await first.answer()).status == 200
     assert (load.by_principal, load.throttled) == ({}, 1)
+
+
+async def test_who_is_refused_takes_no_room_and_is_told_so_when_there_is_none():
+    load = Load(LoadLimits(bytes=0))
+    guard = guarded(load=load, authenticators=Authenticators(anonymous=False, self_asserted=False))
+    async with serving(guard) as listener:
+        assert (await asked(listener, "POST", "/mcp", body=b"x")).status == 401
+        assert (await asked(listener, "POST", "/mcp", body=b"x", x_agent_name="ann")).status == 400
+        assert (await asked(listener, "GET", "/healthz")).status == 200
+        assert (await asked(listener, "GET", "/healthz/")).status == 200
+    assert (load.requests, load.overloaded, load.by_principal) == (0, 0, {})
 
 
 async def test_health_is_answered_under_any_load():
@@ -230,8 +239,11 @@ def test_loopback_needs_no_authenticator(host: str):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "localhost.evil.com", ""])
 def test_a_bind_that_others_can_reach_needs_an_authenticator_or_a_warning(host: str):
-    with pytest.raises(InputError, match="no authenticator"):
+    with pytest.raises(InputError, match="no authenticator") as caught:
         check_bind(host, authenticated=False, insecure=False)
+    assert caught.value.hint is not None
+    for way in ("identity.keyFile", "identity.jwt", "identity.certificates", "identity.proxies", "--insecure"):
+        assert way in caught.value.hint
     assert check_bind(host, authenticated=True, insecure=False) is None
     warning = check_bind(host, authenticated=False, insecure=True)
     assert warning is not None

@@ -12,6 +12,7 @@ import pytest
 from tests.doors.serving import Answer, asked, connected, serving
 from weft.doors.plain import PlainDoor
 from weft.errors import NotFound, UpstreamRefused, UpstreamUnavailable, WeftError
+from weft.gateway.quotas import Quota, QuotaExceeded
 from weft.gateway.results import failed, served
 from weft.ports import Caller
 
@@ -101,6 +102,11 @@ async def test_what_the_gateway_cannot_do_now_is_503():
     got = await post(FakeGateway(UpstreamUnavailable("crm", "refused", retry_after=7)), {"tool": "t"})
     assert (got.status, got.json["error"]["retryAfterMs"]) == (503, 7000)
     assert got.headers["retry-after"] == "7"
+
+
+async def test_a_tool_that_is_called_too_often_is_429():
+    got = await post(FakeGateway(QuotaExceeded(Quota(name="few", calls=1, per=60.0), 12.4)), {"tool": "t"})
+    assert (got.status, got.json["error"]["code"], got.headers["retry-after"]) == (429, "QuotaExceeded", "13")
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,32 @@ async def test_every_refusal_reads_the_same(strict: Authenticators, issuer: Issu
     assert sum(strict.refused.values()) == len(tries)
 
 
+async def test_the_log_says_once_why_callers_are_refused(strict: Authenticators, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", logger="weft.identity")
+    for _ in range(3):
+        with pytest.raises(Unauthenticated):
+            strict.nobody()
+        with pytest.raises(Unauthenticated):
+            await strict.identify(sent(("Authorization", "Basic YTpi")), ELSEWHERE)
+        with pytest.raises(BadIdentityHeader):
+            await strict.identify(sent(("X-Agent-Name", "admin")), ELSEWHERE)
+    assert caplog.text.count("there is no credential") == 1
+    assert caplog.text.count("not a bearer token") == 1
+    assert strict.counted() == {"Unauthenticated": 6, "BadIdentityHeader": 3, "IdentityHeaderStripped": 3}
+
+
+async def test_a_key_is_for_the_version_of_the_certificate_beside_it(tmp_path: Path, key: str):
+    listed = {"old": ("research-agent", "1.0.0"), "none": ("research-agent", "9.0.0"), "any": ("research-agent", None)}
+    who = Authenticators(keys=ApiKeys(KeyFile(tmp_path / "keys.json")), certificates=listed)
+
+    async def found(name: str) -> str | None:
+        return (await who.identify(sent(("X-API-Key", key)), HERE, certificate="ab" * 32, common_name=name)).agent
+
+    assert [await found("old"), await found("any")] == ["research-agent@1.0.0", "research-agent@2.1.0"]
+    with pytest.raises(Unauthenticated):
+        await found("none")
+
+
 async def test_without_an_authenticator_credentials_are_not_looked_at():
     assert await Authenticators().identify(sent(("Authorization", "Basic YTpi")), HERE) == ANONYMOUS
 
@@ -311,7 +337,7 @@ _CREDENTIALS = ("authorization", "Authorization", "x-api-key", "x-forwarded-clie
 _ASSERTED = ("x-agent-name", "X_Agent-Name", "x-agent-version", "x-agent-signature", "x-agent-timestamp")
 _names = st.sampled_from((*_CREDENTIALS, *_ASSERTED, "x-caller-agent"))
 _values = st.binary(max_size=40) | st.sampled_from(
-    [b"Bearer ", b"Bearer e30.e30.e30", b"weft_aaaaaaaaaa_" + b"A" * 43, b"research-agent", b"2.1.0", b"10.1.2.3"]
+    [b"Bearer ", b"Bearer e30.e30.e30", b"weft_aaaaaaaaaa_" + b"A" * 43, b"research-agent", b"2.1.0", b"https://a/b"]
 )
 _keys_of_nobody = st.lists(st.tuples(_names.map(str.encode), _values), max_size=6)
 
@@ -320,9 +346,17 @@ _keys_of_nobody = st.lists(st.tuples(_names.map(str.encode), _values), max_size=
 def test_nobody_becomes_somebody_by_making_headers_up(headers: list[tuple[bytes, bytes]], peer: str | None):
     tokens = Tokens(Trusted(issuer=ISSUER, audience=(AUDIENCE,)), KeySet(_away))
     keys = ApiKeys(KeyFile(Path("/nonexistent/keys.json")))
-    who = Authenticators(tokens=[tokens], keys=keys, proxies=PROXIES, self_asserted=False, reject_untrusted=False)
+    who = Authenticators(
+        tokens=[tokens],
+        keys=keys,
+        proxies=PROXIES,
+        certificates={"research": ("research-agent", None)},
+        agent_at=lambda card: ("research-agent", "2.1.0"),
+        self_asserted=False,
+        reject_untrusted=False,
+    )
     try:
-        found = asyncio.run(who.identify(headers, peer))
+        found = asyncio.run(who.identify(headers, peer, common_name="research"))
     except (Unauthenticated, BadIdentityHeader):
         return
     assert found == ANONYMOUS

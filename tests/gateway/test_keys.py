@@ -98,6 +98,18 @@ def test_a_key_that_is_made_or_revoked_counts_within_a_second(file: KeyFile):
         keys.identify(text)
 
 
+def test_a_key_that_is_given_other_rights_counts_with_those(file: KeyFile):
+    clock = Time()
+    key, text = make_key(agent="a", scopes=["read"])
+    file.add(key)
+    keys = ApiKeys(file, clock=clock)
+    before = keys.identify(text)
+    assert keys.identify(text) is before
+    file.add(key.model_copy(update={"scopes": ("admin",)}))
+    clock.at += 1
+    assert keys.identify(text).scopes == {"admin"}
+
+
 def test_a_file_that_goes_takes_its_keys_along(file: KeyFile):
     clock = Time()
     key, text = make_key(agent="a")

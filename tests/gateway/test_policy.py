@@ -110,3 +110,11 @@ def test_a_tool_may_need_the_callers_own_right():
     assert policy.needs_own_right(ALICE, CHARGE) == "money"
     assert policy.needs_own_right(ALICE, SEARCH) is None
     assert policy.is_open
+
+
+def test_a_tool_that_is_served_under_another_name_is_still_denied_by_its_own_and_not_allowed_by_it():
+    moved = ToolFacts("s1_pay", server="s1", own_name="pay")
+    assert not Policy([Rule(name="no", effect="deny", tools=("pay",))]).judge(ANONYMOUS, moved).allowed
+    assert not Policy([Rule(name="no", effect="deny", when="tool.name == 'pay'")]).judge(ANONYMOUS, moved).allowed
+    assert not Policy([Rule(name="yes", effect="allow", tools=("pay",))]).judge(ANONYMOUS, moved).allowed
+    assert Policy([Rule(name="yes", effect="allow", tools=("s1_pay",))]).judge(ANONYMOUS, moved).allowed

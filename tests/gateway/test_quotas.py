@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weft.gateway.policy import ToolFacts
 from weft.gateway.quotas import Quota, QuotaExceeded, Quotas
 from weft.ports import Principal
 
@@ -25,7 +26,7 @@ def taken(quotas: Quotas, who: Principal, tool: str, tries: int = 20) -> int:
     """Return how many calls in a row are let through."""
     for count in range(tries):
         try:
-            quotas.take(who, tool)
+            quotas.take(who, ToolFacts(tool))
         except QuotaExceeded:
             return count
     return tries
@@ -48,7 +49,7 @@ def test_a_quota_fills_up_again_and_says_when():
     quotas = Quotas([Quota(name="slow", calls=6, per=60, burst=2)], now=clock)
     assert taken(quotas, ALICE, "a") == 2
     with pytest.raises(QuotaExceeded, match="slow") as caught:
-        quotas.take(ALICE, "a")
+        quotas.take(ALICE, ToolFacts("a"))
     assert (caught.value.code, caught.value.retryable) == ("QuotaExceeded", "yes")
     assert caught.value.retry_after == pytest.approx(10)
     clock.at += 10
@@ -71,3 +72,11 @@ def test_a_call_that_one_quota_refuses_counts_in_no_other():
         clock.at += 1
         total += taken(quotas, ALICE, "a")
     assert total == 5
+
+
+def test_a_tool_is_counted_by_its_servers_name_for_it_whatever_it_is_served_under():
+    quotas = Quotas([Quota(name="q", calls=2, per=60, tools=("pay",), by="tool")], now=Time())
+    quotas.take(ALICE, ToolFacts("pay", server="bank"))
+    quotas.take(BOB, ToolFacts("bank_pay", server="bank", own_name="pay"))
+    with pytest.raises(QuotaExceeded):
+        quotas.take(ALICE, ToolFacts("bank_pay", server="bank", own_name="pay"))

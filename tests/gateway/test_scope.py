@@ -200,10 +200,12 @@ def test_the_policy_comes_before_what_is_declared():
 
 def test_a_tool_that_is_forbidden_is_told_like_one_that_is_not_there():
     with_it, without = Shelf(*TOOLS), Shelf(*(one for one in TOOLS if one is not CHARGE))
-    told = [scope().missing(agent(), shelf, "charge").to_json() for shelf in (with_it, without)]
-    assert told[0] == told[1]
-    assert "hint" not in scope().missing(agent(), with_it, "chargee").to_json()
-    assert "search" in scope().missing(agent(), with_it, "serch").to_json()["hint"]
+    assert scope().find(agent(), with_it, "charge") is scope().find(agent(), without, "charge") is None
+    # Only those who run the gateway learn the difference.
+    told = [scope().why_not(agent(), shelf, "charge") for shelf in (with_it, without)]
+    assert told == ["research@1.0.0 does not declare charge@1.0.0", "there is no such tool"]
+    rule = Rule(name="no pay", effect="deny", tools=("charge",))
+    assert scope(rule).why_not(agent(), with_it, "charge") == "rule 'no pay'"
 
 
 def test_a_composition_calls_what_it_reaches_for_those_who_may_call_it():

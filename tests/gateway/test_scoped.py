@@ -204,6 +204,51 @@ async def test_a_quota_refuses_one_caller_and_not_another() -> None:
         assert one.telemetry.metrics.snapshot()["limits"]["QuotaExceeded"] == 1
 
 
+async def test_steps_of_compositions_count_for_the_quota_of_the_tool_that_they_call() -> None:
+    quotas = Quotas([Quota(name="till", calls=2, per=3600.0, tools=("charge",), by="tool")])
+    async with gateway(SERVERS, registry=REGISTRY, access=Access(quotas=quotas)) as one:
+        assert [await value(one, who("new"), "buy") for _ in range(2)] == [{"charged": "x"}] * 2
+        assert await value(one, who("new"), "buy") == "QuotaExceeded"
+        with pytest.raises(LimitExceeded, match="till"):
+            await value(one, Nobody(), "charge")
+
+
+async def test_another_server_frees_no_tool_of_a_rule_by_having_one_of_its_name() -> None:
+    @w.python_tool(name="charge")
+    async def other() -> str:
+        """Something else."""
+        return "other"
+
+    rule = Rule(name="no", effect="deny", tools=("charge",))
+    async with gateway({"bank": [charge], "web": [other]}, access=Access(policy=Policy([rule]))) as one:
+        assert await listed(one, Nobody()) == {}
+        with pytest.raises(NotFound):
+            await call(one, "bank_charge", {"url": "x"})
+
+
+async def test_off_loopback_a_caller_is_unknown_only_where_somebody_is_registered() -> None:
+    rules = Rules(unknown_caller="deny", written=False, loopback=False)
+    async with gateway(SERVERS, registry=REGISTRY, access=Access(rules=rules)) as one:
+        assert await listed(one, Nobody()) == {}
+    async with gateway(SERVERS, registry={**REGISTRY, "agents": []}, access=Access(rules=rules)) as one:
+        assert "fetch" in await listed(one, Nobody())
+
+
+async def test_a_tool_whose_server_does_not_have_it_is_not_listed() -> None:
+    gone = virtual("gone", "1.0.0", "web", "1.0.0", tool="nothing_here")
+    async with gateway(SERVERS, registry={**REGISTRY, "tools": [*REGISTRY["tools"], gone], "agents": []}) as one:
+        assert "gone" not in await listed(one, Nobody())
+        assert any("nothing_here" in problem for problem in one.report()["problems"])
+
+
+async def test_a_wrong_name_among_thousands_of_tools_is_soon_told() -> None:
+    tools = [virtual(f"tool_number_{number}", "1.0.0", "web", "1.0.0", tool="fetch") for number in range(3000)]
+    async with gateway(SERVERS, registry={"schemaVersion": "2.0", "tools": tools}) as one:
+        with pytest.raises(NotFound) as refused:
+            await call(one, "tool_nunber_17")
+        assert "tool_number_1" in str(refused.value.hint)
+
+
 async def test_who_may_see_what_changes_while_it_is_served_and_clients_are_told() -> None:
     async with gateway(SERVERS, registry=REGISTRY, access=Access(rules=STRICT)) as one:
         told: list[Event] = []

@@ -30,7 +30,9 @@ from weft.plan.compiler import compile_document
 from weft.ports import Invoke, ToolRef, ToolType
 
 Doc = dict[str, Any]
-SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+SLOW = settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much], deadline=None
+)
 
 
 @given(documents())

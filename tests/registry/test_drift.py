@@ -166,6 +166,12 @@ tools = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.parametrize("key", ["description", "inputSchema", "schema", "_meta"])
+def test_null_and_nothing_are_not_the_same_tool(key: str):
+    (change,) = tool_changes({"name": "t"}, {"name": "t", key: None})
+    assert (change.impact, change.pointer) == ("cosmetic", f"/{key}")
+
+
 @unhurried
 @given(tools, tools)
 def test_tools_with_different_hashes_always_differ_and_equal_ones_never_do(one: Any, other: Any):

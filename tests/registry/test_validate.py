@@ -11,7 +11,6 @@ from tests.documents import PATTERNS
 from tests.registry.registries import SOUND, Change, Doc, book, found, parsed, put, registry, told
 from weft.app import problems_of
 from weft.errors import errors_in
-from weft.registry.book import Book
 from weft.registry.findings import Finding, Strictness
 from weft.registry.validate import old_form, validate
 
@@ -277,9 +276,9 @@ def test_43_a_description_with_hidden_text_is_a_warning():
 def test_41_a_registry_of_version_1_loads_with_a_warning():
     document = {"schemaVersion": "1.0", "tools": [{"name": "s", "source": {"target": "b", "tool": "s"}}]}
     assert found(document) == []
-    problems = old_form(Book.of(parsed(document)))
+    problems = old_form(parsed(document))
     assert [(one.severity, one.code, one.pointer) for one in problems] == [("warning", "OldRegistry", "/schemaVersion")]
-    assert old_form(book(SOUND)) == []
+    assert old_form(parsed(SOUND)) == []
 
 
 def test_problems_of_all_kinds_are_told_in_one_run_in_the_order_of_the_text():

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from weft.cli.audit import command
 from weft.errors import InfrastructureError, InputError
+from weft.redaction import redact
 from weft.telemetry.audit import AuditLog, Entry, append_checkpoint, key_of
 from weft.telemetry.auditchain import Checkpoint, verify
 
@@ -361,6 +362,98 @@ def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path):
         key_of(tmp_path / "audit.key")
     with pytest.raises(InputError, match="cannot read"):
         key_of(tmp_path / "none.key")
+
+
+MAKER = """
+import sys
+from pathlib import Path
+from weft.telemetry.audit import key_of
+sys.stdin.readline()
+print(key_of(Path(sys.argv[1]), create=True).decode())
+"""
+
+
+def test_several_processes_that_begin_at_once_make_one_key(tmp_path: Path):
+    path = tmp_path / "audit.key"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", MAKER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    for one in started:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    keys = {one.communicate(timeout=60)[0] for one in started}
+    assert keys == {path.read_text()}
+    assert [one.name for one in tmp_path.iterdir()] == ["audit.key"]
+
+
+def test_a_key_that_another_process_made_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "audit.key"
+    key = key_of(path, create=True)
+
+    def not_there(_path: Path) -> bool:
+        return False
+
+    monkeypatch.setattr(Path, "exists", not_there)
+    assert key_of(path, create=True) == key
+
+
+async def _kept(log: AuditLog, export: Callable[[Checkpoint], object], happened: Callable[[], bool]) -> None:
+    task = asyncio.create_task(log.keep(flush_every=0.001, checkpoint_every=0.0, export=export))
+    async with asyncio.timeout(20):
+        while not happened():  # noqa: ASYNC110 - only the log tells
+            await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_checkpoints_that_cannot_be_kept_are_told_once_and_tried_again(
+    log: AuditLog, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    tries = 0
+
+    def export(one: Checkpoint) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= 3:
+            raise PermissionError(errno.EACCES, "permission denied")
+
+    await _kept(log, export, lambda: "kept again" in caplog.text)
+    assert caplog.text.count("a checkpoint of the audit log cannot be kept") == 1
+
+
+async def test_records_that_are_dropped_are_told_to_the_operator(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    log = AuditLog(path, KEY, when_full="drop")
+    sink = Sink(monkeypatch, failures=10**9)
+    await log.record(CALL)
+    await _kept(log, lambda one: None, lambda: "records are dropped from the audit log" in caplog.text)
+    sink.failures = 0
+    assert log.add(CALL)
+    log.close()
+    assert "the audit log is written again" in caplog.text
+
+
+async def test_names_that_come_again_and_again_are_redacted_each_time(path: Path):
+    log = AuditLog(path, KEY, redact=lambda text: text.replace("canary", "***"))
+    for _ in range(3):
+        await log.record(Entry(principal="canary", tool="t", decision="allow"))
+    log.close()
+    assert [one["principal"] for one in _records(path)[1:]] == ["***"] * 3
+
+
+async def test_a_secret_at_the_end_of_a_long_text_is_redacted_before_the_text_is_cut(path: Path):
+    log = AuditLog(path, KEY, redact=redact)
+    await log.record(Entry(principal="a", tool="t", decision="deny", reason="x" * 240 + " password=canary-and-more"))
+    log.close()
+    assert b"canary" not in _data(path)
 
 
 def _verified(*arguments: str | Path) -> Result:

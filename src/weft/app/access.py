@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from weft.app.identities import policy_of, quotas_of, rules_of
 from weft.config import Config
-from weft.config.checks import is_loopback
 from weft.gateway.access import Access, Checks
 from weft.gateway.values import Checking
 
 
-def access_of(config: Config) -> Access:
-    """Return who may do what."""
+def access_of(config: Config, *, loopback: bool) -> Access:
+    """Return who may do what; `loopback` says that only this machine reaches the gateway."""
     runtime = config.registry.validation.runtime
     return Access(
         policy=policy_of(config.policy),
-        rules=rules_of(runtime, loopback=is_loopback(config.listen.host)),
+        rules=rules_of(runtime, loopback=loopback),
         quotas=quotas_of(config.quotas),
         checks=Checks(input=_checking(runtime.input_validation), output=_checking(runtime.output_validation)),
     )

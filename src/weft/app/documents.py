@@ -12,13 +12,13 @@ from weft.dsl.local import LocalTools
 from weft.dsl.modules import PythonFile, read_module
 from weft.dsl.registry import RegistryBuilder
 from weft.dsl.registry_files import file_problems, registry_in
-from weft.dsl.registry_problems import planning_problems, problems_of
 from weft.errors import DocumentInvalid, NotFound, Problem, errors_in
 from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.normalise import Parsed, parse
 from weft.ir.read import read_file
 from weft.plan.compiler import check, compile_document
+from weft.plan.problems import planning_problems, problems_of
 from weft.plan.snapshot import Snapshot
 from weft.ports import Clock, Invoke, ToolRef, ToolType, Upstream
 from weft.registry.book import Book

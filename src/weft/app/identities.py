@@ -66,6 +66,7 @@ def rules_of(given: RuntimeChecks, *, loopback: bool) -> Rules:
     return Rules(
         unknown_caller=given.unknown_caller if loopback or written else "deny",
         undeclared_dependency=given.undeclared_dependency,
+        written=written,
         loopback=loopback,
     )
 

@@ -16,10 +16,11 @@ from weft.errors import DocumentInvalid, errors_in
 from weft.gateway.httpsource import HttpSource
 from weft.gateway.live import Content
 from weft.gateway.sources import SAME, FileSource, Loaded, Same, Source
+from weft.ir.loading import no_collection
 from weft.ir.normalise import parse
 from weft.ir.read import read
 from weft.registry.findings import Severities
-from weft.registry.validate import SEED
+from weft.registry.validate import SEED, old_form
 from weft.upstreams.egress import only_public
 from weft.upstreams.httpfetch import fetch
 
@@ -65,6 +66,7 @@ def address_rule(url: str, allow: Iterable[str]) -> Callable[[str], bool] | None
     return None if inside is None else only_public(inside)
 
 
+@no_collection()
 def content_of(loaded: Loaded, *, severities: Severities = SEED, allow: Iterable[str] = ()) -> Content:
     """Return what a registry brings, taken as strictly as the severities say; `allow` is `egress.allow`.
 
@@ -77,7 +79,7 @@ def content_of(loaded: Loaded, *, severities: Severities = SEED, allow: Iterable
         return Content(registry.document, registry.tools, tuple(registry.problems))
     folder = None if loaded.path is None else loaded.path.parent
     parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder)
-    problems = problems_of(parsed, severities=severities, allow=allow)
+    problems = [*old_form(parsed), *problems_of(parsed, severities=severities, allow=allow)]
     if errors_in(problems):
         raise DocumentInvalid(problems)
     return Content(parsed.resolved, None, tuple(problems))

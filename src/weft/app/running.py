@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.app.access import access_of, is_same_access
-from weft.app.approvals import approval_of
+from weft.app.approvals import approval_of, argv_of
 from weft.app.auditing import Auditing
 from weft.app.identities import authenticators_of
 from weft.app.registries import content_of, source_of
@@ -65,8 +65,11 @@ class Running:
         key: bytes | None = None,
         peers: Peers | None = None,
         env: Mapping[str, str] | None = None,
+        local: bool | None = None,
     ) -> None:
         """Make one inside a running event loop; `key` is shared by all workers.
+
+        `local` says that only this machine reaches it; without it, the address that it listens on does.
 
         Raises:
             InputError: the audit log cannot be written, or a file of keys cannot be used.
@@ -76,6 +79,7 @@ class Running:
         self.peers = peers
         self._env = os.environ if env is None else env
         self._key = key
+        self._local = is_loopback(config.listen.host) if local is None else local
         self._written: Config | None = None
         self._listener: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,12 +88,12 @@ class Running:
         )
         self._upstream = upstream = Log("upstream")
         self.auditing = Auditing(config.audit, worker=None if peers is None else peers.index, redact=redact)
-        auditor = Auditor(self.auditing.log)
+        self._auditor = auditor = Auditor(self.auditing.log)
         self.approval = approval = approval_of(config, on_security=partial(_quarantined, auditor))
         self.gateway = Gateway(
             specs_of(config),
             naming=naming_of(config),
-            access=access_of(config),
+            access=access_of(config, loopback=self._local),
             auditor=auditor,
             admit=None if approval is None else approval.admit,
             recheck=None if approval is None else config.lock.every,
@@ -103,10 +107,11 @@ class Running:
         )
         self.authenticators = authenticators_of(
             config.identity,
-            loopback=is_loopback(config.listen.host),
+            loopback=self._local,
             egress=config.egress,
             agent_at=self.gateway.live.agent_at,
         )
+        self.authenticators.on_refused = lambda reason: auditor.security("identity-refused", reason=reason)
         self.registry = Watcher(source_of(config, registry), self._load, on_result=self._reloaded, log=Log("registry"))
         self.file = (
             None
@@ -148,6 +153,7 @@ class Running:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.gateway.close()
         await self.authenticators.close()
+        await self._auditor.close()
         await self.auditing.close()
         if self.telemetry.export is not None:
             await asyncio.to_thread(self.telemetry.export.close)
@@ -212,6 +218,8 @@ class Running:
             }
         )
         load.unsent = lambda: listener.unsent
+        self.telemetry.metrics.limits_counted_by(self.authenticators.counted)
+        self.telemetry.metrics.limits_counted_by(self._auditor.counted)
         self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: listener.refusals)
@@ -229,11 +237,23 @@ class Running:
         """Return how everything is."""
         told = self.gateway.report()
         told["registry"] = self.registry.status()
+        if self._auditor.problem is not None:
+            told["degraded"].append("audit")
+            told["problems"].append(self._auditor.problem)
+        if self.approval is not None:
+            told["lock"] = self._unapproved()
+            if self.approval.problem is not None:
+                told["problems"].append(self.approval.problem)
         watched = {"registry": self.registry, "config": self.file}
         told["degraded"] += [name for name, one in watched.items() if one is not None and one.problems]
         if self.file is not None and self.file.problems:
             told["config"] = self.file.status()
         return told
+
+    def _unapproved(self) -> dict[str, dict[str, Any]]:
+        """Return what is not as it was approved, of the servers that there are."""
+        found = {} if self.approval is None else self.approval.report()
+        return {key: one for key, one in found.items() if key in self.gateway.pool.servers}
 
     async def metrics(self, accept: str = "") -> tuple[bytes, str]:
         """Return what all workers have counted, as Prometheus reads it, and the kind of text that it is."""
@@ -246,6 +266,7 @@ class Running:
         if self.file is not None:
             await self.file.refresh()
         await self.registry.refresh()
+        self.gateway.pool.recheck()
         problems = [*self.registry.problems, *(self.file.problems if self.file is not None else ())]
         if self._listener is not None:
             try:
@@ -263,8 +284,11 @@ class Running:
         return self.telemetry.traces.get(trace_id)
 
     async def upstreams(self) -> dict[str, Any]:
-        """Return the state of each server."""
-        return self.gateway.report()["upstreams"]
+        """Return the state of each server, and what of it is not as it was approved."""
+        states = self.gateway.report()["upstreams"]
+        for key, found in self._unapproved().items():
+            states[key]["lock"] = found
+        return states
 
     # What changes.
 
@@ -276,7 +300,8 @@ class Running:
         for problem in content.problems:
             # Whether a server has it is only known when the servers are; /readyz tells then.
             if problem.code != "UnknownName":
-                self.log.warning(str(problem))
+                # An old form is no trouble, only less than there could be.
+                (self.log.info if problem.code == "OldRegistry" else self.log.warning)(str(problem))
 
     async def _configure(self, loaded: Loaded) -> None:
         assert loaded.path is not None
@@ -287,10 +312,12 @@ class Running:
                 self.log.warning(f"`{section}` has changed: that takes a restart")
             if _at_the_doors(config) != _at_the_doors(before):
                 self.log.warning("`limits` of requests and connections have changed: that takes a restart")
+            if self.approval is not None:
+                self.approval.argv_of = argv_of(config)
             await self.gateway.pool.replace(specs_of(config))
             same = is_same_access(before, config)
             await self.gateway.live.configure(
-                naming_of(config), self.gateway.live.access if same else access_of(config)
+                naming_of(config), self.gateway.live.access if same else access_of(config, loopback=self._local)
             )
             self.gateway.engine.limits = limits_of(config)
         self._written = config

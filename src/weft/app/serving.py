@@ -31,6 +31,7 @@ from weft.errors import InputError
 from weft.gateway.gateway import Gateway
 from weft.gateway.live import Content
 from weft.ir.document import Document
+from weft.ports import ANONYMOUS, Principal
 from weft.telemetry.logs import Log, LogFormat, configure
 from weft.telemetry.watchdog import Watchdog
 from weft.upstreams.stderr import redact
@@ -45,6 +46,8 @@ class Options:
     config: Path | None = None
     registry: Path | None = None
     stdio: bool = False
+    agent: str | None = None
+    """As which agent of the registry the client on stdin calls."""
     host: str | None = None
     port: int | None = None
     admin_port: int | None = None
@@ -77,10 +80,13 @@ async def serve(options: Options) -> int:
     if (options.log_format or logs.format) == "json":
         # Whoever reads this by machine gets nothing else between the lines.
         options = replace(options, tell=_logged)
-    warning = check_bind(config.listen.host, authenticated=False, insecure=options.insecure)
     _tell_of(config, options)
     if options.stdio:
         return await _over_stdio(config, options)
+    if options.agent is not None:
+        raise InputError("--agent is for --stdio", hint="over HTTP each request says who calls: X-Agent-Name, a token")
+    authenticated = config.identity.authenticates
+    warning = check_bind(config.listen.host, authenticated=authenticated, insecure=options.insecure)
     job = hired()
     if job is not None:
         return await _as_worker(config, options, job)
@@ -128,16 +134,25 @@ async def _as_parent(config: Config, options: Options, sockets: dict[str, socket
 
 
 async def _over_stdio(config: Config, options: Options) -> int:
-    running = Running(config, registry=options.registry)
+    running = Running(config, registry=options.registry, local=True)
     stop = asyncio.Event()
     try:
         with stopped_by_signals(stop):
             async with _hanging_up(running):
                 await running.start()
-                await _until(stop, StdioDoor(running.gateway, limits=message_limits_of(config)).serve())
+                limits, principal = message_limits_of(config), _principal(options.agent)
+                await _until(stop, StdioDoor(running.gateway, principal=principal, limits=limits).serve())
     finally:
         await running.close()
     return 0
+
+
+def _principal(agent: str | None) -> Principal:
+    """Return who calls over stdio: whoever has started weft, as the agent that it says to be."""
+    if agent is None:
+        return ANONYMOUS
+    name, _, version = agent.partition("@")
+    return Principal(subject=agent, agent_name=name, agent_version=version or None, method="header")
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
@@ -224,6 +239,9 @@ def _tell_of(config: Config, options: Options) -> None:
         options.tell(str(problem))
     for sentence in config.unused():
         options.tell(f"warning: {sentence}")
+    keys = config.identity.key_file
+    if keys is not None and not keys.exists():
+        options.tell(f"warning: there are no keys in {keys} yet; `weft key create --file {keys}` makes one")
 
 
 def _announce(options: Options, config: Config, sockets: dict[str, socket.socket], running: Running | None) -> None:

@@ -18,17 +18,19 @@ MOST_SHOWN = 50
 
 @click.group("audit", epilog="\b\nExample:\n  weft audit verify audit.log")
 def command() -> None:
-    """Look after audit logs. `weft serve` does not write one yet; weft.telemetry.audit does, from Python."""
+    """Look after audit logs, which `weft serve` writes when `audit` in weft.yaml says where."""
 
 
 @command.command(
     "verify",
-    epilog="\b\nExample:\n  weft audit verify audit.log --key audit.key --checkpoint /mnt/elsewhere/checkpoints\n"
-    "  weft audit verify audit.log.000000512 audit.log",
+    epilog="\b\nExample:\n  weft audit verify audit.log --checkpoint /mnt/elsewhere/checkpoints\n"
+    "  weft audit verify audit.log.000000000512 audit.log",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
-    "--key", type=click.Path(path_type=Path), help="The file of the key.  [default: audit.key beside the log]"
+    "--key",
+    type=click.Path(path_type=Path),
+    help="The file of the key.  [default: audit.log.key, or audit.key, beside audit.log]",
 )
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="A file of checkpoints, kept elsewhere.")
 @click.option(
@@ -40,12 +42,13 @@ def verify(files: tuple[Path, ...], key: Path | None, checkpoint: Path | None, j
     That the end was cut off only a checkpoint shows, which somebody else must keep. Exits with 0, with 1 when the log
     was changed, with 2 when it cannot be read.
     """
+    from weft.app.auditing import key_beside
     from weft.telemetry.audit import key_of
     from weft.telemetry.auditchain import read_checkpoints
     from weft.telemetry.auditchain import verify as verified
 
     try:
-        secret = key_of(key or files[-1].parent / "audit.key")
+        secret = key_of(key or key_beside(files[-1]))
         report = verified(files, secret, checkpoints=read_checkpoints(checkpoint) if checkpoint is not None else ())
     except InputError as error:
         if not json_:

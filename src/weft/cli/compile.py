@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli.files import format_of, write_file
-from weft.cli.output import as_json, error_json, good, note, plain, result, result_text, show_problems
+from weft.cli.output import as_json, error_json, good, note, plain, plural, result, result_text, show_problems
 from weft.cli.outside import importing
 from weft.errors import InputError
 
 if TYPE_CHECKING:
     from weft.dsl.compositions import Compiled
+    from weft.ir.document import Document
 
 
 @click.command(
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 def command(file: Path, output: str, split: bool, json_: bool) -> None:
     """Compile every composition that stands in a Python file, and write the registry.
 
-    The file is imported; each w.composition(..) at its top level is compiled with all that it uses. Names, circles and
-    types are checked first, and nothing is written when there is an error.
+    The file is imported; each w.composition(..) at its top level is compiled with all that it uses, or else
+    the w.RegistryBuilder() there. Names, circles and types are checked first, and nothing is written after an error.
     """
     try:
         compiled = _compiled(file, split=split)
@@ -51,7 +52,7 @@ def _compiled(file: Path, *, split: bool) -> Compiled:
         raise InputError(f"{file} is not a Python file", code="NotPython", hint=hint)
     with importing(file):
         module = read_module(file)
-    if not module.compositions:
+    if not module.compositions and not module.registries:
         hint = 'write one at the top level: research = w.composition("research", "What it does.", w.pipeline(..))'
         raise InputError(f"{file} has no compositions", code="NoCompositions", hint=hint)
     compiled, registry = compile_file(module, split=split)
@@ -76,6 +77,14 @@ def _tell(compiled: Compiled, output: str, *, json_: bool) -> None:
     if json_:
         tell(as_json({"compositions": tops, "internal": parts, "written": output}))
         return
-    tell(good(f"Compiled {', '.join(tops)}"))
-    tell(good(f"Generated {len(tops) + len(parts)} compositions ({len(tops)} top-level, {len(parts)} internal)"))
+    if compiled.document.versioned:
+        tell(good(f"Compiled {_counted(compiled.document)}"))
+    else:
+        tell(good(f"Compiled {', '.join(tops)}"))
+        tell(good(f"Generated {len(tops) + len(parts)} compositions ({len(tops)} top-level, {len(parts)} internal)"))
     tell(good(f"Written to {where}"))
+
+
+def _counted(document: Document) -> str:
+    held = {"schema": document.schemas, "server": document.servers, "tool": document.tools, "agent": document.agents}
+    return ", ".join(plural(len(several), kind) for kind, several in held.items() if several)

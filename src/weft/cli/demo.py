@@ -7,7 +7,8 @@ import shlex
 import textwrap
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from weft.cli.remote import Remote, connected
 
 if TYPE_CHECKING:
     from weft.config import Config
+    from weft.demo.agents import Met
     from weft.demo.gateway import Open
     from weft.upstreams.client import McpClient
 
@@ -47,6 +49,7 @@ class Tour:
     tools: list[dict[str, Any]]
     composed: list[str]
     runs: list[Run] = field(default_factory=list[Run])
+    agents: list[Met] = field(default_factory=list["Met"])
 
 
 @click.command("demo", epilog=EXAMPLES)
@@ -58,8 +61,8 @@ class Tour:
 def command(topic: str, serve: bool, port: int, admin_port: int, json_: bool) -> None:
     """Start nine MCP servers and a gateway, run a research pipeline over them with an MCP client, print the trace.
 
-    It runs twice, the second time with a source that fails, and ends by itself; nothing is written, nothing leaves this
-    machine. With --serve it stays up until Ctrl-C.
+    It runs twice, the second time with a source that fails. Then two agents ask for tools, and each gets its own. It
+    ends by itself; nothing is written, nothing leaves this machine. With --serve it stays up until Ctrl-C.
     """
     from weft.demo.gateway import demo_config
 
@@ -94,7 +97,18 @@ async def _guided(one: Open, began: float, topic: str) -> Tour:
         tour.runs.append(await _research(client, one, topic))
         await client.call_tool("news_mood", {"mood": "fail"}, deadline=_soon())
         tour.runs.append(await _research(client, one, topic))
+    tour.agents += await _agents(one.url, topic)
     return tour
+
+
+async def _agents(url: str, topic: str) -> list[Met]:
+    from weft.demo.agents import AGENTS, meet
+
+    async with AsyncExitStack() as stack:
+        clients = {
+            agent: await stack.enter_async_context(connected(Remote(url, None, (), agent=agent))) for agent in AGENTS
+        }
+        return await meet(clients, topic, deadline=_soon())
 
 
 async def _research(client: McpClient, one: Open, topic: str) -> Run:
@@ -114,7 +128,9 @@ def _composed() -> list[str]:
     from weft.app import open_registry
     from weft.demo.gateway import REGISTRY
 
-    return [tool.name for tool in open_registry(REGISTRY).document.tools if not tool.internal]
+    tools = [tool for tool in open_registry(REGISTRY).document.tools if not tool.internal]
+    made = [tool.name for tool in tools if tool.source is None or tool.source.tool != tool.name]
+    return list(dict.fromkeys(made))
 
 
 def _soon() -> float:
@@ -128,7 +144,8 @@ def _told(tour: Tour) -> dict[str, Any]:
         for one in tour.runs
     ]
     tools = [tool["name"] for tool in tour.tools]
-    return {"url": tour.url, "servers": tour.servers, "tools": tools, "composed": tour.composed, "runs": runs}
+    told = {"url": tour.url, "servers": tour.servers, "tools": tools, "composed": tour.composed, "runs": runs}
+    return told | {"agents": [asdict(met) for met in tour.agents]}
 
 
 def _shown(tour: Tour, topic: str) -> Iterator[str]:
@@ -142,14 +159,17 @@ def _shown(tour: Tour, topic: str) -> Iterator[str]:
     for warning in failing.warnings:
         yield f"  {click.style('warning', fg='yellow', bold=True)}: {plain(warning)}"
     yield from _report(failing)
+    yield _heading("3. Two agents at the same URL: weft tools --agent NAME@VERSION")
+    yield from _met(tour.agents)
     yield from _next()
 
 
 def _beginning(tour: Tour) -> Iterator[str]:
+    width = max(map(len, tour.servers))
     for key, server in tour.servers.items():
         mark = good if server["state"] == "ready" else bad
         told = server.get("problem") or plural(server["tools"], "tool")
-        yield f"  {mark(plain(key).ljust(16))}  {plain(str(told))}"
+        yield f"  {mark(plain(key).ljust(width))}  {plain(str(told))}"
     ready = f"Ready after {tour.seconds:.1f} s: {plural(len(tour.servers), 'server')} behind {tour.url}"
     yield f"{ready}, {plural(len(tour.tools), 'tool')}."
     yield f"{len(tour.composed)} of them are made of the others, by weft/demo/registry.yaml:"
@@ -184,6 +204,31 @@ def _report(run: Run) -> Iterator[str]:
         yield click.style(f"    - {plain(source['title'])} ({plain(source['url'])})", dim=True)
 
 
+def _met(agents: list[Met]) -> Iterator[str]:
+    from weft.demo.agents import CHARGE, MISSING, REFUND, SHARED
+
+    yield "  The tools of each:"
+    for met in agents:
+        yield from _of(met, ", ".join(f"{name}@{version}".rstrip("@") for name, version in met.tools.items()))
+    yield f"  Both call {SHARED} at the same moment:"
+    for met in agents:
+        fields = f" with {', '.join(met.found[0])}" if met.found else ""
+        yield from _of(met, f"{met.tools.get(SHARED, '')}: {plural(len(met.found), 'document')}{fields}")
+    given = " ".join(f"{name}={value}" for name, value in CHARGE.items())
+    yield f"  Both call {REFUND} {given}, and a tool that does not exist:"
+    for met in agents:
+        for tool in (REFUND, MISSING):
+            yield from _of(met, f"{tool.ljust(len(REFUND))}  {met.told[tool]}")
+
+
+def _of(met: Met, what: str) -> Iterator[str]:
+    agent = plain(met.agent).ljust(16)
+    first, *more = textwrap.wrap(plain(what), WIDTH - len(agent)) or [""]
+    yield f"    {click.style(agent, bold=True)}  {first}"
+    for line in more:
+        yield f"    {' ' * len(agent)}  {line}"
+
+
 def _next() -> Iterator[str]:
     from weft.cli.connecting import own_command
     from weft.demo.gateway import REGISTRY
@@ -214,9 +259,15 @@ async def _serve(config: Config, topic: str) -> None:
 
 def _show_ways(one: Open, topic: str) -> None:
     from weft.cli.connecting import at, own_command, ways_to
+    from weft.demo.agents import AGENTS, SHARED
 
     result(f"The demo's gateway is at {click.style(one.url, bold=True)}; Ctrl-C ends it. To connect:")
     for who, what in ways_to(one.url, tool=TOOL, arguments={"query": topic}):
         result(f"\n{who}:\n  {what}")
     result(f"\nViews: {one.url}/research, {one.url}/orders. Operators: {one.admin}/traces, {one.admin}/upstreams.")
-    result(f"To see a source fail: {own_command()} call news_mood mood=fail{at(one.url)}")
+    weft, where = own_command(), at(one.url)
+    result("\nAs an agent, which sees the tools that it depends on:")
+    for agent in AGENTS:
+        result(f"  {weft} tools --agent {agent}{where}")
+        result(f"  {weft} call {SHARED} query=bees --agent {agent}{where}")
+    result(f"\nTo see a source fail: {weft} call news_mood mood=fail{where}")

@@ -25,6 +25,19 @@ servers:                     # the MCP servers behind the gateway; `weft import`
   # github:
   #   url: https://api.githubcopilot.com/mcp/
   #   headers: {Authorization: "Bearer ${env:GITHUB_TOKEN}"}    # secrets only by reference
+
+# Who calls: `weft key create` makes the file and a key, and whoever has none is refused.
+# identity: {keyFile: keys.json, anonymous: deny}
+
+# Who may call what: what no rule allows is neither listed nor called.
+# policy:
+#   - {name: only what reads, effect: allow, when: tool.annotations.readOnlyHint == true}
+
+# What was approved: a tool that is not as `weft lock` saw it is told in the log; `enforce` holds it back.
+# lock: {mode: warn}
+
+# What was done: one record for each call and step; `weft audit verify audit.log --key audit.log.key` checks them.
+# audit: {file: audit.log}
 """
 REGISTRY = """\
 # The tools that the gateway makes of those of its servers.
@@ -80,6 +93,8 @@ cases:
 IGNORED = """\
 .env
 *.db
+audit.*
+keys.json
 .weft/
 __pycache__/
 weft.schema.json

@@ -31,7 +31,7 @@ json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def command() -> None:
     """Make, list and revoke API keys, with which callers prove who they are.
 
-    `weft serve` does not ask for keys yet: everybody who reaches it may call.
+    `weft serve` takes the keys of the file that `identity.keyFile` names; what is revoked opens nothing after a second.
     """
 
 

@@ -67,13 +67,21 @@ def command(config: Path | None, file: Path | None, check: bool, executables: bo
             show_problems(settings.problems)
         if not settings.servers:
             raise InputError("there are no servers to lock", code="NoServers", hint="weft.yaml names them")
-        code = _done(settings, file or settings.lock.path, check=check, executables=executables, json_=json_)
+        code = _done(
+            settings, file or _from_here(settings.lock.path), check=check, executables=executables, json_=json_
+        )
     except InputError as error:
         if not json_:
             raise
         result(as_json({"error": error_json(error)}))
         code = 2
     raise click.exceptions.Exit(code)
+
+
+def _from_here(path: Path) -> Path:
+    """Return a path as somebody in the current folder would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _done(settings: Config, path: Path, *, check: bool, executables: bool, json_: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,13 +13,15 @@ from urllib.parse import urlsplit
 import click
 
 from weft.cli.output import note, plain
-from weft.errors import InputError, NotFound, UpstreamProtocolError, UpstreamRefused, UpstreamUnavailable
+from weft.errors import InputError, NotFound, UpstreamAuth, UpstreamProtocolError, UpstreamRefused, UpstreamUnavailable
 
 if TYPE_CHECKING:
     from weft.upstreams.client import McpClient
     from weft.upstreams.transport import Transport
 
 URL = "http://127.0.0.1:15000/mcp"
+KEY = "WEFT_KEY"
+"""The variable with the API key or token that goes along, unless a header says otherwise."""
 CONNECTING = 15.0
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -102,6 +105,9 @@ async def connected(remote: Remote) -> AsyncGenerator[McpClient]:
             if not remote.command and not remote.url:
                 error.hint = "start a gateway with `weft serve` or `weft demo --serve`, or name a server with --url"
             raise
+        except UpstreamAuth as error:
+            error.hint = f"put a key or a token into ${KEY}, or send --header 'Authorization: Bearer ..'"
+            raise
         except (UpstreamRefused, UpstreamProtocolError) as error:
             if remote.url and urlsplit(remote.url).path in ("", "/"):
                 error.hint = f"MCP is mostly at {remote.url.rstrip('/')}/mcp"
@@ -119,6 +125,8 @@ def _transport(remote: Remote) -> Transport:
     from weft.upstreams.http import HttpTransport
 
     headers = dict(map(_header, remote.headers))
+    if (key := os.environ.get(KEY)) and "authorization" not in map(str.lower, headers):
+        headers["Authorization"] = f"Bearer {key}"
     if remote.agent is not None:
         name, _, version = remote.agent.partition("@")
         headers |= {"X-Agent-Name": name, **({"X-Agent-Version": version} if version else {})}

@@ -62,7 +62,8 @@ def _book(path: Path) -> Book:
     if path.suffix == ".py":
         with importing(path):
             registry = open_registry(path)
-        problems, book = registry.problems, Book(registry.document)
+        problems = registry.problems
+        book = Book(registry.document) if registry.parsed is None else Book.of(registry.parsed)
     else:
         parsed = load(path)
         problems, book = problems_of(parsed), Book.of(parsed)

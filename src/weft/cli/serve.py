@@ -27,6 +27,7 @@ registry and configuration again. Both files are watched anyway."""
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The settings.  [default: ./weft.yaml, if there]")
 @click.option("--registry", type=click.Path(path_type=Path), help="JSON, YAML or Python, instead of registry.source.")
 @click.option("--stdio", is_flag=True, help="Speak MCP on stdin and stdout instead of HTTP.")
+@click.option("--agent", metavar="NAME[@VERSION]", help="With --stdio: which agent of the registry calls.")
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 takes a free one.  [default: 15000]")
 @click.option("--admin-port", type=click.IntRange(0, 65535), help="The port for operators.  [default: 15001]")

@@ -64,7 +64,6 @@ def _rules(config: Path | None) -> dict[str, Any]:
 
 def _problems(file: str, rules: dict[str, Any], *, strict: bool) -> list[Problem]:
     from weft.app import open_registry, problems_of
-    from weft.registry.book import Book
     from weft.registry.validate import old_form
 
     try:
@@ -72,10 +71,9 @@ def _problems(file: str, rules: dict[str, Any], *, strict: bool) -> list[Problem
             return _settings(Path(file))
         if file.endswith(".py"):
             with importing(Path(file)):
-                return open_registry(Path(file)).problems
+                return open_registry(Path(file), **rules).problems
         parsed = _parsed(file)
-        age = old_form(Book.of(parsed))
-        return [*age, *problems_of(parsed, **rules), *(_not_canonical(parsed) if strict else [])]
+        return [*old_form(parsed), *problems_of(parsed, **rules), *(_not_canonical(parsed) if strict else [])]
     except DocumentInvalid as error:
         return error.problems
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from pydantic import model_validator
+
 from weft.config.settings import AnyPath, Seconds, Setting, Size, described
+from weft.errors import shown
+from weft.ir.nodes import refuse
 
 
 class LockRule(Setting):
@@ -46,6 +50,16 @@ class Audit(Setting):
         None, "A file that checkpoints are added to; best on another machine or of another owner."
     )
     checkpoint_every: Seconds = described(300.0, "How often one is added.")
+
+    @model_validator(mode="after")
+    def _apart(self) -> Audit:
+        """Refuse one file for two things: each would spoil the other."""
+        used: dict[Path, str] = {}
+        for name, path in (("file", self.file), ("keyFile", self.key_path), ("checkpoints", self.checkpoints)):
+            if path is not None and (other := used.setdefault(path.absolute(), name)) != name:
+                told = f"{name} is the same file as {other}"
+                raise refuse("SameFile", told, value=shown(str(path)), expected="a file of its own", at=(name,))
+        return self
 
     @property
     def key_path(self) -> Path:

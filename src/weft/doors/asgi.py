@@ -20,6 +20,9 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 PRINCIPAL = "weft.principal"
 """Key of a scope's `state`: who asks, put there by whoever has made sure of it."""
 
+AGAIN = "weft.again"
+"""Key beside it: makes sure again, for a client that stays."""
+
 GONE = "weft.on_gone"
 """Key of a scope: call it with a callback that is to run when the client goes away before it has its answer."""
 

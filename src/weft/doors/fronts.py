@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.doors.admin import AdminDoor
 from weft.doors.asgi import Asgi, Receive, Scope, Send
-from weft.doors.guard import Guard
+from weft.doors.guard import OPEN, Guard
 from weft.doors.health import Health, Metrics, health_routes
 from weft.doors.identified import ProtectedResource, origin_of
 from weft.doors.load import Load
@@ -36,11 +36,22 @@ def public_front(
         door = plain if scope["path"].rstrip("/").endswith(_CALL) else mcp
         await door(scope, receive, send)
 
-    routes: dict[str, Asgi] = {"/mcp": mcp, f"/mcp{_CALL}": plain, **health_routes(health, metrics=metrics)}
+    discreet = authenticators is not None and not authenticators.admits_anonymous
+    told = health_routes(health, metrics=metrics, discreet=discreet)
+    routes: dict[str, Asgi] = {"/mcp": mcp, f"/mcp{_CALL}": plain, **told}
     prefixes: dict[str, Asgi] = {"/mcp/": below}
     if authenticators is not None:
         routes[WELL_KNOWN] = prefixes[f"{WELL_KNOWN}/"] = ProtectedResource(authenticators, base=base)
-    return Guard(routes, prefixes=prefixes, site=site, load=load, authenticators=authenticators, base=base)
+    open_to_all = OPEN - {"/metrics"} if discreet else OPEN
+    return Guard(
+        routes,
+        prefixes=prefixes,
+        site=site,
+        load=load,
+        open_to_all=open_to_all,
+        authenticators=authenticators,
+        base=base,
+    )
 
 
 def admin_front(admin: AdminDoor, *, health: Health, metrics: Metrics | None = None) -> Guard:

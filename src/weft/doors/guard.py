@@ -20,7 +20,7 @@ _SENT = frozenset(
     (b"accept", b"authorization", b"content-type", b"last-event-id", b"traceparent", b"tracestate", b"baggage")
 )
 _METHODS = b"GET, POST, DELETE, OPTIONS"
-_OPEN = frozenset(("/healthz", "/readyz", "/metrics", WELL_KNOWN, f"{WELL_KNOWN}/"))
+OPEN = frozenset(("/healthz", "/readyz", "/metrics", WELL_KNOWN, f"{WELL_KNOWN}/"))
 # What nearly every request has and says nothing here: looked up once instead of compared with each name below.
 _USUAL = frozenset(
     (
@@ -59,7 +59,7 @@ class Guard:
         site: Site,
         prefixes: Mapping[str, Asgi] | None = None,
         load: Load | None = None,
-        open_to_all: frozenset[str] = _OPEN,
+        open_to_all: frozenset[str] = OPEN,
         authenticators: Authenticators | None = None,
         base: str | None = None,
     ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from urllib.parse import quote, urlsplit
 
 from weft.doors.asgi import (
+    AGAIN,
     CERTIFICATE,
     COMMON_NAME,
     PRINCIPAL,
@@ -52,7 +54,8 @@ async def identify(authenticators: Authenticators, scope: Scope) -> Principal:
         BadIdentityHeader: it says so in a way that it may not.
     """
     query: bytes = scope["query_string"]
-    principal = await authenticators.identify(
+    look = partial(
+        authenticators.identify,
         scope["headers"],
         (scope["client"] or (None,))[0],
         method=scope["method"],
@@ -60,6 +63,10 @@ async def identify(authenticators: Authenticators, scope: Scope) -> Principal:
         certificate=scope.get(CERTIFICATE),
         common_name=scope.get(COMMON_NAME),
     )
+    principal = await look()
+    if principal.method in ("jwt", "key"):
+        # Streams last: what proves a caller may not hold as long.
+        scope.setdefault("state", {})[AGAIN] = look
     scope["headers"] = without_identity(scope["headers"])
     scope.setdefault("state", {})[PRINCIPAL] = principal
     return principal

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 import weft
 from weft.dsl.compositions import Composition
 from weft.dsl.local import PythonTool
+from weft.dsl.registry import RegistryBuilder
 from weft.errors import DocumentInvalid, Problem, WeftError, json_pointer
 from weft.ir.document import INTERNAL, Document
 
@@ -33,6 +34,7 @@ class PythonFile:
     path: Path
     compositions: tuple[Composition[Any, Any], ...]
     tools: tuple[PythonTool[..., Any], ...]
+    registries: tuple[RegistryBuilder, ...] = ()
 
     def placed(self, problem: Problem, document: Document | None = None) -> Problem:
         """Return a problem of the compiled document with the file, and the line where its composition begins."""
@@ -52,7 +54,7 @@ class PythonFile:
 
 
 def read_module(path: Path) -> PythonFile:
-    """Import a file and return its compositions and tools; what it prints goes to stderr.
+    """Import a file and return its compositions, tools and registries; what it prints goes to stderr.
 
     Raises:
         DocumentInvalid: with the line, when the file cannot be read or raises an error.
@@ -61,7 +63,8 @@ def read_module(path: Path) -> PythonFile:
     compositions: list[Composition[Any, Any]] = [one for one in members if isinstance(one, Composition)]
     tools: list[PythonTool[..., Any]] = [one for one in members if isinstance(one, PythonTool)]
     tops = [one for one in dict.fromkeys(compositions) if not one.internal]
-    return PythonFile(path, tuple(tops), tuple(dict.fromkeys(tools)))
+    registries = dict.fromkeys(one for one in members if isinstance(one, RegistryBuilder))
+    return PythonFile(path, tuple(tops), tuple(dict.fromkeys(tools)), tuple(registries))
 
 
 def _module(path: Path, shown_as: Path) -> ModuleType:

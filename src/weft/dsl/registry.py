@@ -25,13 +25,13 @@ from weft.dsl.registry_entities import (
     schemas,
     source_entry,
 )
-from weft.dsl.registry_problems import problems_of
 from weft.dsl.registry_specs import Specs
 from weft.errors import DocumentInvalid, Problem, errors_in, shown
 from weft.ir.normalise import KINDS, Parsed, made, parse
 from weft.ir.read import read
 from weft.ir.write import write
 from weft.patterns.contract import Op, operand
+from weft.plan.problems import problems_of
 from weft.ports import is_object
 from weft.registry.findings import Severities
 from weft.registry.validate import SEED

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from types import ModuleType
-from typing import Any
 
 from weft.dsl.modules import PythonFile
 from weft.dsl.registry import RegistryBuilder
@@ -21,19 +18,12 @@ def registry_in(file: PythonFile) -> RegistryBuilder | None:
     Raises:
         DocumentInvalid: the file defines several.
     """
-    members: list[Any] = list(vars(_module(file)).values())
-    found = list(dict.fromkeys(one for one in members if isinstance(one, RegistryBuilder)))
+    found = file.registries
     if len(found) > 1:
         told = f"the file defines {len(found)} registries"
         expected = "one w.RegistryBuilder() at its top level"
         raise DocumentInvalid([Problem(code="SeveralRegistries", message=told, expected=expected, file=str(file.path))])
     return found[0] if found else None
-
-
-def _module(file: PythonFile) -> ModuleType:
-    """Return the module of a file that was read; of several with the same file, the one that was read last."""
-    path = str(file.path.absolute())
-    return next(one for one in reversed(list(sys.modules.values())) if getattr(one, "__file__", None) == path)
 
 
 def file_problems(

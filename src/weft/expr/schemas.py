@@ -91,13 +91,7 @@ def compile_schema(schema: Mapping[str, Any], refs: Mapping[str, Mapping[str, An
         ExpressionInvalid: not a schema, too complex, a reference that leads elsewhere, nowhere or in a circle, or a
             regular expression that needs backtracking.
     """
-    reader = Reader(refs or {})
-    root = reader.read("", schema)
-    for name, document in reader.documents.items():
-        _check_meta(name, document)
-    cost = Cost()
-    cost.along(root)
-    _check_patterns(reader.patterns)
+    reader, cost = _read(schema, refs or {})
     others = [(HOME + quote(name, safe=":"), held) for name, held in reader.documents.items() if name]
     registry = jsonschema_rs.Registry(others) if others else None
     try:
@@ -107,6 +101,26 @@ def compile_schema(schema: Mapping[str, Any], refs: Mapping[str, Mapping[str, An
     except ValueError as error:
         raise invalid("", "", _short(str(error))) from None
     return SchemaCheck(validator, cost.branching)
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Do what `compile_schema` does of checking, and no more: most schemas of a registry are never needed.
+
+    Raises:
+        ExpressionInvalid: as there.
+    """
+    _read(schema, {})
+
+
+def _read(schema: Mapping[str, Any], refs: Mapping[str, Mapping[str, Any]]) -> tuple[Reader, Cost]:
+    reader = Reader(refs)
+    root = reader.read("", schema)
+    for name, document in reader.documents.items():
+        _check_meta(name, document)
+    cost = Cost()
+    cost.along(root)
+    _check_patterns(reader.patterns)
+    return reader, cost
 
 
 def _check_meta(name: str, document: dict[str, Any]) -> None:

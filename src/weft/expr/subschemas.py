@@ -31,10 +31,11 @@ _DRAFTS: Final = frozenset(
     for draft in ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
 )
 _REFS: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_NOTED: Final = frozenset(("$schema", "$id", "$anchor", "$dynamicAnchor", "pattern", "patternProperties"))
 
 
 def _is_mapping(value: object) -> TypeGuard[Schema]:
-    return isinstance(value, Mapping)
+    return value.__class__ is dict or isinstance(value, Mapping)
 
 
 def subschemas(schema: Any) -> Iterator[tuple[Loc, dict[str, Any]]]:
@@ -133,16 +134,19 @@ class Reader:
     def _note(self, name: str, pointer: str, node: Subschema) -> None:
         """Remember the anchors and patterns of a subschema."""
         # The library fetches a meta-schema that it does not know.
-        if str(node.text.get("$schema", "http://json-schema.org/draft-07/schema")).removesuffix("#") not in _DRAFTS:
+        text = node.text
+        if _NOTED.isdisjoint(text):
+            return
+        if "$schema" in text and str(text["$schema"]).removesuffix("#") not in _DRAFTS:
             raise invalid(name, f"{pointer}/$schema", "no such draft of JSON Schema")
-        identity = node.text.get("$id")
+        identity = text.get("$id")
         if pointer and isinstance(identity, str) and not identity.startswith("#"):
             raise invalid(name, pointer, "a nested $id is not supported; write its schema as a reference of its own")
         for keyword in ("$anchor", "$dynamicAnchor", "$id"):
-            if isinstance(anchor := node.text.get(keyword), str) and (pointer or keyword != "$id"):
+            if isinstance(anchor := text.get(keyword), str) and (pointer or keyword != "$id"):
                 self._nodes.setdefault(f"{name}#{anchor.removeprefix('#')}", node)
-        patterns = [node.text.get("pattern")]
-        if _is_mapping(by_pattern := node.text.get("patternProperties")):
+        patterns = [text.get("pattern")]
+        if _is_mapping(by_pattern := text.get("patternProperties")):
             patterns.extend(by_pattern)
         self.patterns.update((pattern, node.where) for pattern in patterns if isinstance(pattern, str))
         if len(self.patterns) > MAX_PATTERNS:
@@ -240,6 +244,8 @@ class Cost:
 
 def _worst(counts: Mapping[str, int]) -> int:
     """Return the most that can meet in one place: what is said of any field or item, and of one in particular."""
+    if not counts:
+        return 0
     every_field, every_item = counts.get("*", 0), counts.get("[*]", 0)
     fields = [count for place, count in counts.items() if place.startswith("/")]
     items = [count for place, count in counts.items() if place.startswith("[/")]

@@ -52,6 +52,9 @@ class Auditor:
 
     def __init__(self, log: AuditLog | None = None) -> None:
         self.on = log is not None
+        self.failed = 0
+        self.problem: str | None = None
+        """Why nothing can be recorded now."""
         self._log = log
         self._floods: dict[str, _Flood] = {}
         self._tasks = set[asyncio.Task[None]]()
@@ -92,7 +95,20 @@ class Auditor:
             ms=how.get("ms"),
             trace=how.get("trace_id"),
         )
-        await log.record(entry)
+        try:
+            await log.record(entry)
+        except InfrastructureError as error:
+            self.failed += 1
+            self.problem = error.message
+            self._trouble.trouble("log", f"{error.message}; calls fail until it can be")
+            raise
+        if self.problem is not None:
+            self.problem = None
+            self._trouble.over("log", "the audit log can be written again")
+
+    def counted(self) -> dict[str, int]:
+        """Return how many calls failed because they could not be recorded, and how many records were dropped."""
+        return {"AuditUnavailable": self.failed, "AuditDropped": 0 if self._log is None else self._log.dropped}
 
     def security(
         self,

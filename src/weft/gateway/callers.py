@@ -29,17 +29,25 @@ def cannot_ask(requests: Mapping[str, Mapping[str, Any]]) -> UpstreamRefused:
 class Inside(Onward):
     """A client, for the steps of a composition: it is told of steps, not of what goes on in each.
 
-    `facts` are those of the composition, by which its steps are judged.
+    `facts` are those of the composition, by which its steps are judged; `secrets` gets what steps that failed were
+    given and nobody else may see.
     """
 
-    __slots__ = ("facts", "trace_id")
+    __slots__ = ("facts", "secrets", "trace_id")
 
     def __init__(
-        self, caller: Caller, meta: Mapping[str, Any], *, facts: ToolFacts | None = None, trace_id: str = ""
+        self,
+        caller: Caller,
+        meta: Mapping[str, Any],
+        *,
+        facts: ToolFacts | None = None,
+        trace_id: str = "",
+        secrets: set[str] | None = None,
     ) -> None:
         super().__init__(caller, meta)
         self.facts = facts
         self.trace_id = trace_id
+        self.secrets = set[str]() if secrets is None else secrets
 
     @property
     def wants_progress(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
 from weft.errors import (
@@ -13,13 +14,13 @@ from weft.errors import (
     ExecutionFailed,
     InputError,
     LimitExceeded,
+    NotFound,
     UpstreamMessageTooLarge,
     UpstreamProtocolError,
     UpstreamRefused,
     WeftError,
     shown,
 )
-from weft.expr.redaction import redact
 from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside, can_be_asked
 from weft.gateway.patience import Patient
@@ -31,9 +32,10 @@ from weft.gateway.signing import digest
 from weft.gateway.values import secrets_of, warned, without
 from weft.gateway.views import Tool, View
 from weft.ir.document import ToolDef
-from weft.plan.inputs import accept, misfits
+from weft.plan.inputs import accept
 from weft.plan.typeflow import declared_output
 from weft.ports import Caller, Principal, is_array, is_object
+from weft.redaction import redact
 from weft.run.call import OnStep, Place
 from weft.run.engine import Engine
 from weft.telemetry import Active, Telemetry
@@ -61,6 +63,8 @@ class Calling:
     params: Mapping[str, Any]
     arguments: dict[str, Any]
     active: Active
+    inner: set[str] = field(default_factory=set[str])
+    """Secrets that steps which failed were given."""
 
     def sent(self) -> dict[str, Any]:
         """Return the params as the tool's server takes them; what weft does not know of them stays."""
@@ -75,7 +79,7 @@ class Calling:
 
     def secrets(self) -> tuple[str, ...]:
         """Return the secrets among the arguments: what a tool says may quote them, and traces are kept."""
-        return secrets_of(self.arguments, self.tool.listed.get("inputSchema"))
+        return (*secrets_of(self.arguments, self.tool.listed.get("inputSchema")), *self.inner)
 
     def bound(self, caller: Caller) -> str:
         """Return what state that is signed for this call holds for: nobody else, and nothing else."""
@@ -114,20 +118,20 @@ class ToolCalls:
         if not isinstance(name, str):
             raise InputError(f"name must be a string, not {shown(name)}", code="InvalidParams")
         principal = caller.principal
-        found = _found(view, principal, name)
+        found = view.named(principal, name)
         arguments: object = params.get("arguments")
         if found is None:
-            await self._denied(principal, name, "it is not there for this caller", arguments)
-            raise view.scope.missing(principal, view, name)
+            await self._denied(principal, name, view.why_not(principal, name), arguments)
+            raise NotFound("Tool", name, (await view.look(principal)).tools)
         tool, decision = found
         if arguments is None:
             arguments = {}
         elif not is_object(arguments):
             raise InputError(f"arguments must be an object, not {shown(arguments)}", code="InvalidParams")
         if decision.finding is not None:
-            self._warn(principal, tool, decision.finding)
+            self._warn(principal, tool, decision)
         try:
-            quotas.take(principal, tool.name)
+            quotas.take(principal, tool.facts)
         except QuotaExceeded as error:
             self._telemetry.metrics.limit_exceeded(error.code)
             await self._denied(principal, tool.key, error.message, arguments)
@@ -168,14 +172,15 @@ class ToolCalls:
         finally:
             tool, active = calling.tool, calling.active
             await self._auditor.call(
-                caller.principal.labelled(caller.info),
+                caller.principal,
                 tool.key,
                 tool.spec_hash,
                 decision="allow",
                 reason=reason,
                 arguments=calling.arguments,
                 outcome=outcome,
-                ms=(active.ended - active.began) * 1000,
+                # A composition that waits for an answer has not ended.
+                ms=(perf_counter() - active.began) * 1000,
                 trace_id=active.trace_id,
             )
 
@@ -187,15 +192,15 @@ class ToolCalls:
                 principal, tool, None, decision="deny", reason=reason, arguments=given, outcome="denied"
             )
 
-    def _warn(self, principal: Principal, tool: Tool, finding: str) -> None:
+    def _warn(self, principal: Principal, tool: Tool, decision: Decision) -> None:
         """Tell of a call that nobody foresaw: each time in the metrics, the first time in the log."""
-        self._telemetry.metrics.finding("UndeclaredDependency" if principal.agent_name else "UnknownCaller")
+        self._telemetry.metrics.finding(decision.code)
         told = (principal.id, tool.key)
         if told not in self._warned:
             if len(self._warned) >= TOLD:
                 self._warned.clear()
             self._warned.add(told)
-            _log.warning(f"{finding}: {tool.key} was called", principal=principal.id)
+            _log.warning(f"{decision.finding}: {tool.key} was called", principal=principal.id)
 
     async def _in_rounds(self, calling: Calling, caller: Caller, answers: Answers | None) -> dict[str, Any]:
         tool = calling.tool
@@ -238,7 +243,7 @@ class ToolCalls:
         tool, active, definition = calling.tool, calling.active, calling.tool.definition
         assert definition is not None, "what no server has is the registry's"
         value = _value(tool, definition, calling.arguments)
-        client = Inside(caller, active.meta, facts=tool.facts, trace_id=active.trace_id)
+        client = Inside(caller, active.meta, facts=tool.facts, trace_id=active.trace_id, secrets=calling.inner)
         on_step = steps_told(caller) if caller.wants_progress else None
         result = await self._engine.run(tool.key, value, caller=client, on_step=on_step)
         spans = without(result.tracing(), calling.secrets()) if result.has_failures else result.tracing()
@@ -261,10 +266,11 @@ def _value(tool: Tool, definition: ToolDef, arguments: dict[str, Any]) -> Any:
         InputError: they are not one value, and the tool takes one.
     """
     value = accept(definition, arguments)
-    wrong = misfits(definition, value)
-    if tool.unfit is not None:
-        wrong += [f"{one.pointer or 'the input'}: {one.message}" for one in tool.unfit(arguments)]
-    if wrong:
+    # A virtual tool has its own way with values that are not objects, when it is called.
+    own = tool.declared if definition.spec is not None or is_object(value) else None
+    found = [*(own(value) if own is not None else ()), *(tool.unfit(arguments) if tool.unfit is not None else ())]
+    if found:
+        wrong = [f"{one.pointer or 'the input'}: {one.message}" for one in found]
         told = "; ".join(list(dict.fromkeys(wrong))[:MISFITS])
         raise ExecutionFailed(f"the arguments do not fit: {told}", code="InvalidArguments")
     return arguments["input"] if tool.whole else value
@@ -315,15 +321,6 @@ def _told(error: BaseException, calling: Calling) -> dict[str, Any]:
     if isinstance(error, InputError) and error.code == "InvalidRequestState":
         raise error
     return failed(error, tool=tool.name, trace_id=active.trace_id)
-
-
-def _found(view: View, principal: Principal, name: str) -> tuple[Tool, Decision] | None:
-    """Return the tool that a caller means, also as `name@version`."""
-    found = view.scope.find(principal, view, name)
-    if found is None and "@" in name:
-        bare, _, version = name.rpartition("@")
-        return view.scope.find(principal, view, bare, version)
-    return found
 
 
 def steps_told(caller: Caller) -> OnStep:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.errors import ExpressionInvalid
-from weft.expr.schemas import compile_schema
+from weft.expr.schemas import SchemaProblem, compile_schema
 from weft.gateway.access import UNCHECKED, Checks
 from weft.gateway.auditing import spec_hash
 from weft.gateway.descriptions import Descriptions, Find, made_of
@@ -19,6 +19,7 @@ from weft.gateway.uris import templates_of
 from weft.gateway.views import Check, Owned, Tool, View, ViewRule, lists_of
 from weft.ir.document import Document, ToolDef
 from weft.plan.compiler import virtual_arguments
+from weft.plan.typeflow import declared_input
 from weft.ports import Schema, ToolRef, Upstream, is_object
 from weft.registry.book import Book
 from weft.registry.tools import Tools, newest_tools
@@ -103,6 +104,8 @@ def _tools(
         if definition.internal:
             continue
         tool = made.defined(definition)
+        if tool is None:
+            continue
         if tools.newest(definition.name) == index:
             offers.append(Offer(tool.name, REGISTRY, tool, owned=True))
         elif definition.version is not None:
@@ -128,8 +131,8 @@ class _Making:
         self._checks = checks
         self._hashes = hashes
 
-    def defined(self, definition: ToolDef) -> Tool:
-        """Return a tool of the registry."""
+    def defined(self, definition: ToolDef) -> Tool | None:
+        """Return a tool of the registry; None when its server is there and does not have it, or it is held back."""
         descriptions, find = self._descriptions, self._pool.find
         listed = descriptions.listed(definition)
         uses = frozenset(
@@ -140,6 +143,8 @@ class _Making:
         if definition.spec is None and definition.output_transform is None:
             ref = made_of(definition)
             server = find(ref)
+            if definition.source is not None and server is not None and server.lacks(ref.name):
+                return None
             if server is not None:
                 return Tool(
                     definition.name,
@@ -161,6 +166,7 @@ class _Making:
             definition,
             mirrored=mirrored,
             uses=uses,
+            declared=_checks(declared_input(definition)),
             unfit=_checks(listed["inputSchema"]) if definition.spec is None else None,
             whole=descriptions.takes_whole(definition),
             misfits=_checks(listed["outputSchema"]),
@@ -191,17 +197,38 @@ def raw_facts(server: Server, name: str, listed: Mapping[str, Any] | None = None
 
 
 def _checks(schema: Schema) -> Check | None:
-    try:
-        return None if schema == ANYTHING else compile_schema(schema).problems
-    except ExpressionInvalid:
-        return None
+    return None if not schema or schema == ANYTHING else _Check(schema).problems
+
+
+class _Check:
+    """A schema that is compiled when it is first needed: most tools of a large registry are called seldom."""
+
+    __slots__ = ("_problems", "_schema")
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._problems: Check | None = None
+
+    def problems(self, value: Any) -> Iterable[SchemaProblem]:
+        """Return in what ways a value is not of the schema; none when that cannot be compiled."""
+        if self._problems is None:
+            try:
+                self._problems = compile_schema(self._schema).problems
+            except ExpressionInvalid:
+                self._problems = _no_problems
+        return self._problems(value)
+
+
+def _no_problems(_: Any) -> Iterable[SchemaProblem]:
+    return ()
 
 
 def _under(name: str, tool: Tool) -> Tool:
     """Return a tool under the name by which it is served."""
     if tool.name == name:
         return tool
-    return replace(tool, name=name, listed={**tool.listed, "name": name}, facts=replace(tool.facts, name=name))
+    facts = replace(tool.facts, name=name, own_name=tool.name)
+    return replace(tool, name=name, listed={**tool.listed, "name": name}, facts=facts)
 
 
 @dataclass(frozen=True, slots=True)

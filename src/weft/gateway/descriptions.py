@@ -109,7 +109,8 @@ class Descriptions:
         """Return what the results look like, and whether they are wrapped; nothing of results that are passed on."""
         if tool.spec is None and tool.output_transform is None and self._described(tool) is not None:
             declared = declared_output(tool)
-            return ({"outputSchema": declared} if declared else {}), {}
+            # What is no object comes wrapped from its server, too: MCP has no other way.
+            return ({"outputSchema": served_schema(declared)[0]} if declared else {}), {}
         schema, wrapped = served_schema(self._flow.output_of(tool.name, tool.version))
         return {"outputSchema": schema}, {WRAPPED: wrapped} if wrapped else {}
 

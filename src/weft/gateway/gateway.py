@@ -19,7 +19,7 @@ from weft.gateway.signing import Signer
 from weft.gateway.views import View
 from weft.ir.document import Document
 from weft.plan.snapshot import Snapshot
-from weft.ports import Caller
+from weft.ports import ANONYMOUS, Caller, Principal
 from weft.run.engine import Engine
 from weft.run.limits import Limits
 from weft.telemetry import Telemetry
@@ -71,7 +71,7 @@ class Gateway:
         self._content = content or Content()
         audit = auditor or Auditor(None)
         self._calls = ToolCalls(self.engine, rounds, self.telemetry, audit)
-        self._others = OtherRequests(self.engine, rounds, self.telemetry)
+        self._others = OtherRequests(self.engine, rounds, self.telemetry, audit)
         self.telemetry.metrics.upstreams_counted_by(self.pool.outcomes)
         self.live = Live(
             self.engine,
@@ -127,7 +127,7 @@ class Gateway:
         found = self._view(view)
         if method == "tools/call":
             return await self._calls.call(view, found, params, caller, answers, quotas=self.live.access.quotas)
-        sight = found.seen_by(caller.principal)
+        sight = await found.look(caller.principal)
         if method not in LISTS:
             return await self._others.request(sight, method, params, caller, answers)
         listed = page(sight, method, params)
@@ -142,9 +142,9 @@ class Gateway:
         """Return what a client of a view may ask for."""
         return self._view(view).capabilities
 
-    def instructions(self, view: str | None) -> str | None:
+    async def instructions(self, view: str | None, principal: Principal = ANONYMOUS) -> str | None:
         """Return what a model should know of a view: its description, and what the servers say of themselves."""
-        found = self._view(view)
+        found = await self._view(view).look(principal)
         told = [found.description] if found.description else []
         told += [
             f"{server.spec.key}: {server.inventory.instructions}"
@@ -153,10 +153,10 @@ class Gateway:
         ]
         return "\n\n".join(told)[:INSTRUCTIONS] or None
 
-    def mirrored(self, view: str | None, tool: str) -> Mirrored:
-        """Return which arguments of a tool its clients repeat in headers."""
-        found = self._view(view).tools.get(tool)
-        return {} if found is None else found.mirrored
+    def mirrored(self, view: str | None, tool: str, principal: Principal = ANONYMOUS) -> Mirrored:
+        """Return which arguments of a tool its clients repeat in headers; of one that is not for them, none."""
+        found = self._view(view).named(principal, tool)
+        return {} if found is None else found[0].mirrored
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Tell a listener of every event from now on, until what is returned is called."""

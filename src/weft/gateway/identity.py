@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from weft.gateway.jwt import Tokens
 from weft.gateway.keys import PREFIX, ApiKeys
@@ -23,6 +24,9 @@ _INITIALS = frozenset((b"a", b"A", b"f", b"F", b"x", b"X"))
 """What all of them begin with: most headers are done with a look at that."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger("weft.identity")
+REMEMBERED = 10_000
+MOMENT = 0.4
+"""For how many seconds a credential counts without another look; with the look at the file of keys, less than one."""
 
 
 @dataclass(slots=True)
@@ -55,9 +59,12 @@ class Authenticators:
         self_asserted: bool = True,
         anonymous: bool = True,
         reject_untrusted: bool = True,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self.refused = Counter[str]()
         self.bad_headers = 0
+        self.on_refused: Callable[[str], object] = _nobody
+        """Told why somebody was refused."""
         self.stripped = 0
         self._tokens = tuple(tokens)
         self._keys = keys
@@ -70,6 +77,13 @@ class Authenticators:
         self._self_asserted = self_asserted
         self._anonymous = anonymous
         self._reject_untrusted = reject_untrusted
+        self._now = now
+        self._known: dict[tuple[tuple[bytes, bytes], ...], tuple[Principal, float]] = {}
+
+    @property
+    def admits_anonymous(self) -> bool:
+        """Whether callers without a credential are let in."""
+        return self._anonymous
 
     @property
     def issuers(self) -> tuple[str, ...]:
@@ -116,10 +130,16 @@ class Authenticators:
     ) -> Principal:
         """Return who sends a request; `peer` is the address at the other end of its socket, None for a unix socket.
 
+        What was found is remembered for a moment, but for what proxies say, which they sign for each request.
+
         Raises:
             Unauthenticated: a credential does not hold, two disagree, or there must be one (401).
             BadIdentityHeader: headers say who calls that may not, or not like this (400).
         """
+        remembers = certificate is None and not (self._proxies is not None and self._proxies.has(peer))
+        said = tuple(pair for pair in headers if is_identity(pair[0])) if remembers else ()
+        if remembers and (known := self._known.get(said)) is not None and self._now() < known[1]:
+            return known[0]
         try:
             told = _told(headers)
             asserted = self._asserted(told, Sent(peer, method, target, certificate))
@@ -131,14 +151,21 @@ class Authenticators:
         except BadIdentityHeader as error:
             self.bad_headers += 1
             self.refused[error.code] += 1
+            self.on_refused(error.message)
             raise
-        return found or self.nobody()
+        principal = found or self.nobody()
+        if remembers:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[said] = principal, self._now() + MOMENT
+        return principal
 
     def _refusal(self, error: Unauthenticated) -> Unauthenticated:
         """Count a refusal; the first for a reason is told, since the client is not told any."""
         self.refused[error.reason] += 1
         tell = _log.info if self.refused[error.reason] == 1 else _log.debug
         tell("a caller is refused: %s", error.reason)
+        self.on_refused(error.reason)
         return error
 
     def _held(self, certificate: str | None, common_name: str | None) -> Principal | None:
@@ -191,6 +218,10 @@ class Authenticators:
             if (principal := await issuer.identify(text)) is not None:
                 return principal
         raise Unauthenticated("nobody here knows this credential")
+
+
+def _nobody(reason: str) -> None:
+    """Tell nobody."""
 
 
 def is_identity(name: bytes) -> bool:
@@ -249,7 +280,9 @@ def _one_of(proven: Sequence[Principal], held: Principal | None, asserted: Princ
 
 
 def _meant(principal: Principal) -> tuple[object, ...]:
-    return (principal.tenant, principal.agent_name, principal.agent_version, principal.scopes)
+    # Credentials of one agent may be made out to it under several names; where there is no agent, the name is all.
+    who = (principal.issuer, principal.subject) if principal.agent_name is None else ()
+    return (principal.tenant, principal.agent_name, principal.agent_version, principal.scopes, who)
 
 
 def _agrees(said: Principal, proven: Principal) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from weft.errors import Problem
@@ -238,8 +238,14 @@ class Live:
         pool, document = self._pool, _with_local(content)
         prefixed = prefixed_refs(document, pool, naming.on_collision)
         offered = Offered(content.local, pool, prefixed)
-        scope = Scope(Book(document), access.policy, access.rules)
-        offered.steps = Steps(lambda: self.scope, self._auditor, offered.facts)
+        rules = access.rules
+        if not rules.written and not document.agents:
+            # Where nobody is registered, nobody can be known: who got in may call.
+            rules = replace(rules, unknown_caller="allow")
+        scope = Scope(Book(document), access.policy, rules)
+        offered.steps = Steps(
+            lambda: self.scope, self._auditor, offered.facts, offered.describe, lambda: self.access.quotas
+        )
         found = check(document, offered)
         # What is wrong only because of what a server offers now must not stop the rest: it is told, and fails when
         # called.

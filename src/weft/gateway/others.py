@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import InputError, NotFound, WeftError, shown
+from weft.gateway.auditing import Auditor
 from weft.gateway.callers import can_be_asked
 from weft.gateway.calls import LIMITS
 from weft.gateway.rounds import Answers, Rounds
@@ -14,7 +15,7 @@ from weft.gateway.signing import digest
 from weft.gateway.views import View
 from weft.ports import Caller, is_array, is_object
 from weft.run.engine import Engine
-from weft.telemetry import Telemetry
+from weft.telemetry import Active, Telemetry
 from weft.upstreams.onward import Onward
 from weft.upstreams.results import outcome_of
 from weft.upstreams.server import Server
@@ -29,7 +30,8 @@ class ResourceNotFound(NotFound):
 class OtherRequests:
     """Everything that clients ask for beside lists and calls of tools."""
 
-    def __init__(self, engine: Engine, rounds: Rounds, telemetry: Telemetry) -> None:
+    def __init__(self, engine: Engine, rounds: Rounds, telemetry: Telemetry, auditor: Auditor) -> None:
+        self._auditor = auditor
         self._engine = engine
         self._rounds = rounds
         self._telemetry = telemetry
@@ -43,6 +45,7 @@ class OtherRequests:
         client = Onward(caller, {**caller.meta, **active.meta})
         try:
             result = await self._do(view, method, params, client, answers)
+            outcome = outcome_of(result)
         except asyncio.CancelledError:
             active.end("cancelled")
             raise
@@ -50,9 +53,24 @@ class OtherRequests:
             if isinstance(error, LIMITS):
                 self._telemetry.metrics.limit_exceeded(error.code)
             active.end("error", error=error.message if isinstance(error, WeftError) else repr(error))
+            await self._audit(caller, active, "error")
             raise
-        active.end(outcome_of(result))
+        active.end(outcome)
+        await self._audit(caller, active, outcome)
         return result
+
+    async def _audit(self, caller: Caller, active: Active, outcome: str) -> None:
+        """Record what was read or filled in; what a tool is in a call, the method and the name are here."""
+        if self._auditor.on:
+            await self._auditor.call(
+                caller.principal,
+                f"{active.method} {active.name}",
+                None,
+                decision="allow",
+                outcome=outcome,
+                ms=(active.ended - active.began) * 1000,
+                trace_id=active.trace_id,
+            )
 
     async def _do(
         self, view: View, method: str, params: Mapping[str, Any], caller: Caller, answers: Answers | None

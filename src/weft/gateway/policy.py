@@ -16,6 +16,9 @@ from typing import Any, Literal
 from weft.errors import WeftError
 from weft.expr.rules import Condition, compile_rule
 from weft.ports import Principal
+from weft.telemetry.logs import Log
+
+_log = Log("policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,13 @@ class ToolFacts:
     server_version: str | None = None
     deprecated: bool = False
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    own_name: str | None = None
+    """What its server calls it, where it is served under another name because somebody else's has the same."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that a rule may mean it by."""
+        return (self.name,) if self.own_name is None else (self.name, self.own_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +62,7 @@ class Verdict:
 
 
 class Policy:
-    """Compiled rules; `failed` counts the conditions that ended in an error, by rule, for telemetry to read."""
+    """Compiled rules; `failed` counts the conditions that ended in an error, by rule: the log tells of the first."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         """Compile the rules.
@@ -73,34 +83,42 @@ class Policy:
 
     def judge(self, principal: Principal, tool: ToolFacts) -> Verdict:
         """Return whether the rules let somebody see and call a tool."""
-        values = _values(principal, tool)
         for rule, condition in self._denying:
-            if self._applies(rule, condition, tool, values, otherwise=True):
+            if self._applies(rule, condition, principal, tool):
                 return Verdict(False, rule.name)
         for rule, condition in self._allowing:
-            if self._applies(rule, condition, tool, values, otherwise=False):
+            if self._permits(rule, condition, principal, tool):
                 return Verdict(True, rule.name)
         return Verdict(not self._allowing)
 
     def needs_own_right(self, principal: Principal, tool: ToolFacts) -> str | None:
         """Return the rule by which a composition may use a tool only for those who may call it themselves."""
-        values = _values(principal, tool)
-        found = (
-            rule.name
-            for rule, condition in self._needing
-            if self._applies(rule, condition, tool, values, otherwise=True)
-        )
+        found = (rule.name for rule, condition in self._needing if self._applies(rule, condition, principal, tool))
         return next(found, None)
 
-    def _applies(
-        self, rule: Rule, condition: Condition, tool: ToolFacts, values: Mapping[str, Any], *, otherwise: bool
+    def _applies(self, rule: Rule, condition: Condition, principal: Principal, tool: ToolFacts) -> bool:
+        """Tell whether a rule that takes something away is about a tool, under any of its names.
+
+        Else a server could free a tool of another one from its rules by offering one of the same name.
+        """
+        return any(self._holds(rule, condition, principal, tool, name, otherwise=True) for name in tool.names)
+
+    def _permits(self, rule: Rule, condition: Condition, principal: Principal, tool: ToolFacts) -> bool:
+        return self._holds(rule, condition, principal, tool, tool.name, otherwise=False)
+
+    def _holds(
+        self, rule: Rule, condition: Condition, principal: Principal, tool: ToolFacts, name: str, *, otherwise: bool
     ) -> bool:
-        if not _matches(rule.tools, tool.name) or not _matches(rule.servers, tool.server or ""):
+        if not _matches(rule.tools, name) or not _matches(rule.servers, tool.server or ""):
             return False
         try:
-            return condition(values)
-        except WeftError:
+            return condition(_values(principal, tool, name))
+        except WeftError as error:
             self.failed[rule.name] += 1
+            if self.failed[rule.name] == 1:
+                _log.warning(
+                    f"the condition of policy rule {rule.name!r} failed, which counts against callers: {error}"
+                )
             return otherwise
 
 
@@ -112,11 +130,11 @@ def _matches(globs: tuple[str, ...], name: str) -> bool:
     return any(fnmatchcase(name, glob) for glob in globs)
 
 
-def _values(principal: Principal, tool: ToolFacts) -> dict[str, Any]:
+def _values(principal: Principal, tool: ToolFacts, name: str) -> dict[str, Any]:
     return {
         "principal": principal.to_json(),
         "tool": {
-            "name": tool.name,
+            "name": name,
             "version": tool.version,
             "deprecated": tool.deprecated,
             "annotations": tool.annotations,

@@ -11,6 +11,7 @@ from typing import Literal
 
 from weft.errors import LimitExceeded
 from weft.gateway.buckets import Buckets
+from weft.gateway.policy import ToolFacts
 from weft.ports import Principal
 
 
@@ -37,15 +38,15 @@ class Quota:
 
     by: Literal["caller-tool", "caller", "tool"] = "caller-tool"
 
-    def is_for(self, principal: Principal, tool: str) -> bool:
+    def is_for(self, principal: Principal, tool: ToolFacts) -> bool:
         """Tell whether a call counts."""
         named = not self.agents or any(fnmatchcase(principal.agent_name or "", glob) for glob in self.agents)
-        return named and any(fnmatchcase(tool, glob) for glob in self.tools)
+        return named and any(fnmatchcase(name, glob) for name in tool.names for glob in self.tools)
 
-    def key(self, principal: Principal, tool: str) -> str:
+    def key(self, principal: Principal, tool: ToolFacts) -> str:
         """Return what a call is counted under."""
         who = "" if self.by == "tool" else principal.id
-        return who if self.by == "caller" else f"{who} {tool}"
+        return who if self.by == "caller" else f"{who} {tool.server or ''} {tool.names[-1]}"
 
 
 class Quotas:
@@ -55,7 +56,7 @@ class Quotas:
         self.exceeded = Counter[str]()
         self._all = [(one, Buckets(one.calls / one.per, one.burst or one.calls, now=now)) for one in quotas]
 
-    def take(self, principal: Principal, tool: str) -> None:
+    def take(self, principal: Principal, tool: ToolFacts) -> None:
         """Count a call; one that a quota refuses counts in none.
 
         Raises:

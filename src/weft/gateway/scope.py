@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from weft.errors import NotFound
 from weft.gateway.policy import Policy, ToolFacts
 from weft.ports import Principal
+from weft.telemetry.logs import Log
 
+_log = Log("gateway")
 Allowing = Literal["allow", "warn", "deny"]
 REMEMBERED = 20_000
 
@@ -71,6 +72,8 @@ class Rules:
 
     unknown_caller: Allowing = "allow"
     undeclared_dependency: Allowing = "warn"
+    written: bool = True
+    """Whether somebody has said so; a default that denies is none where no agent is registered at all."""
     loopback: bool = True
     """Whether only this machine reaches the gateway: elsewhere a mere word does not make a caller known (A6)."""
 
@@ -83,6 +86,8 @@ class Decision:
     callable: bool
     reason: str
     finding: str | None = None
+    code: Literal["UnknownCaller", "UndeclaredDependency"] = "UnknownCaller"
+    """What kind of finding it is."""
 
 
 _DECLARED = Decision(True, True, "declared")
@@ -128,9 +133,15 @@ class Scope:
         decision = self.decide(principal, tool.facts)
         return (tool, decision) if decision.callable else None
 
-    def missing(self, principal: Principal, shelf: Shelf[ServedT], name: str) -> NotFound:
-        """Return the error for a name that `find` does not know: it tells of no tool that the caller does not see."""
-        return NotFound("Tool", name, (tool.facts.name for tool in self.seen(principal, shelf)))
+    def why_not(self, principal: Principal, shelf: Shelf[ServedT], name: str, version: str | None = None) -> str:
+        """Return why `find` gives nothing, for those who run the gateway; the caller is not told."""
+        declared = self._declared(principal) or {}
+        tool = shelf.find(name, version) if version is not None else self._picked(declared, name, shelf)
+        return "there is no such tool" if tool is None else self.decide(principal, tool.facts).reason
+
+    def is_quick_for(self, principal: Principal) -> bool:
+        """Tell whether what somebody sees is soon found: an agent's few tools, or all without a question."""
+        return self._declared(principal) is not None or self._policy.is_open or self._rules.unknown_caller == "deny"
 
     def decide(self, principal: Principal, tool: ToolFacts) -> Decision:
         """Return whether somebody may see and call a tool: what lists and calls both go by."""
@@ -177,12 +188,13 @@ class Scope:
             return _refused("no rule allows it" if verdict.rule is None else f"rule {verdict.rule!r}")
         declared = self._declared(principal)
         if declared is None:
-            return _by_rule(self._rules.unknown_caller, "the caller is not registered", listed=True)
+            told = "the caller is not registered"
+            return _by_rule(self._rules.unknown_caller, told, "UnknownCaller", listed=True)
         versions = declared.get(tool.name, ())
         if tool.version in versions or None in versions:
             return _DECLARED
         finding = f"{principal.agent} does not declare {_named(tool)}"
-        return _by_rule(self._rules.undeclared_dependency, finding, listed=False)
+        return _by_rule(self._rules.undeclared_dependency, finding, "UndeclaredDependency", listed=False)
 
     def _picked(self, declared: dict[str, tuple[str | None, ...]], name: str, shelf: Shelf[ServedT]) -> ServedT | None:
         """Return the version of a tool that an agent depends on, never another; the newest if it depends on none."""
@@ -210,6 +222,10 @@ class Scope:
             version = versions[0]
         agent = None if version is None else self._book.get("agent", name, version)
         if agent is None:
+            known = f"it has {', '.join(versions)}" if versions else "there is no agent of that name"
+            _log.warning(
+                f"a caller says to be agent {name} {version or ''}".rstrip() + f", which is not registered: {known}"
+            )
             return None
         declared: dict[str, list[str | None]] = {}
         for ref in self._book.depends_on(agent):
@@ -236,10 +252,12 @@ class Scope:
         return found
 
 
-def _by_rule(rule: Allowing, finding: str, *, listed: bool) -> Decision:
+def _by_rule(
+    rule: Allowing, finding: str, code: Literal["UnknownCaller", "UndeclaredDependency"], *, listed: bool
+) -> Decision:
     if rule == "deny":
         return _refused(finding)
-    return Decision(listed, True, finding, finding if rule == "warn" else None)
+    return Decision(listed, True, finding, finding if rule == "warn" else None, code)
 
 
 def _refused(reason: str) -> Decision:

@@ -10,8 +10,10 @@ from weft.errors import ExecutionFailed
 from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside
 from weft.gateway.policy import ToolFacts
+from weft.gateway.quotas import Quotas
 from weft.gateway.scope import Scope
-from weft.ports import Invoke, ToolRef
+from weft.gateway.values import secrets_of
+from weft.ports import Invoke, ToolRef, ToolType
 from weft.registry.tools import key_of
 
 
@@ -38,11 +40,20 @@ class Steps:
     composition runs loses it for the steps that are left.
     """
 
-    def __init__(self, scope: Callable[[], Scope], auditor: Auditor, facts: Callable[[ToolRef], ToolFacts]) -> None:
-        """Make one; `facts` tells of a tool what decisions about it go by."""
+    def __init__(
+        self,
+        scope: Callable[[], Scope],
+        auditor: Auditor,
+        facts: Callable[[ToolRef], ToolFacts],
+        describe: Callable[[ToolRef], ToolType | None],
+        quotas: Callable[[], Quotas],
+    ) -> None:
+        """Make one; `facts` tells of a tool what decisions about it go by, and `describe` what it takes."""
         self._scope = scope
+        self._quotas = quotas
         self._auditor = auditor
         self._facts = facts
+        self._describe = describe
 
     def guarded(self, ref: ToolRef, invoke: Invoke) -> Invoke:
         """Return a tool that is called only for those for whom the composition may call it."""
@@ -68,24 +79,23 @@ class Steps:
                 await self._denied(inside, tool, decision.reason, arguments)
                 told = f"Tool {named!r} may not be called for this caller"
                 raise ExecutionFailed(told, code="StepDenied", hint="ask who runs the gateway")
-            if not audited or tool == inside.facts:
-                return await invoke(arguments, call)
-            return await self._recorded(inside, tool, decision.reason, arguments, invoke(arguments, call))
+            if tool != inside.facts:
+                self._quotas().take(inside.principal, tool)
+            try:
+                if not audited or tool == inside.facts:
+                    return await invoke(arguments, call)
+                return await self._recorded(inside, tool, decision.reason, arguments, invoke(arguments, call))
+            except Exception:
+                # What it says may quote what it was given, under names that only it knows to be secret.
+                described = self._describe(ref)
+                inside.secrets.update(secrets_of(arguments, None if described is None else described.input))
+                raise
 
         return Guarded(guarded, allows)
 
     async def _denied(self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any) -> None:
         if self._auditor.on:
-            await self._auditor.step(
-                inside.principal,
-                key_of(tool.name, tool.version),
-                None,
-                decision="deny",
-                reason=reason,
-                arguments=arguments,
-                outcome="denied",
-                trace_id=inside.trace_id,
-            )
+            await self._record(inside, tool, decision="deny", reason=reason, arguments=arguments, outcome="denied")
 
     async def _recorded(
         self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any, work: Awaitable[Any]
@@ -100,14 +110,11 @@ class Steps:
             outcome = "error"
             raise
         finally:
-            await self._auditor.step(
-                inside.principal,
-                key_of(tool.name, tool.version),
-                None,
-                decision="allow",
-                reason=reason,
-                arguments=arguments,
-                outcome=outcome,
-                ms=(perf_counter() - began) * 1000,
-                trace_id=inside.trace_id,
+            ms = (perf_counter() - began) * 1000
+            await self._record(
+                inside, tool, decision="allow", reason=reason, arguments=arguments, outcome=outcome, ms=ms
             )
+
+    async def _record(self, inside: Inside, tool: ToolFacts, **how: Any) -> None:
+        key = key_of(tool.name, tool.version)
+        await self._auditor.step(inside.principal, key, None, trace_id=inside.trace_id, **how)

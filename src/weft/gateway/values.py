@@ -9,10 +9,11 @@ from itertools import islice
 from typing import Any, Literal
 
 from weft.errors import ExecutionFailed, ExpressionInvalid, LimitExceeded
-from weft.expr.redaction import WHOLE, is_secret_name, marked_names, redact, secrets_in
+from weft.expr.marks import marked_names
 from weft.expr.schemas import SchemaCheck, SchemaProblem, compile_schema
 from weft.gateway.results import WARNINGS
 from weft.ports import Schema, is_array, is_object
+from weft.redaction import WHOLE, is_secret_name, redact, secrets_in
 from weft.run.trace import Trace
 from weft.telemetry.logs import Log
 from weft.telemetry.traces import Spans
@@ -214,7 +215,7 @@ def _may_hold_secret(pointer: str, value: Any, marked: frozenset[str]) -> bool:
 
 
 def secrets_of(arguments: Any, schema: Schema | None) -> tuple[str, ...]:
-    """Return the secrets among arguments, by their names and by the marks of the schema."""
+    """Return the secrets among arguments, by their names and by the marks of their schema."""
     return secrets_in(arguments, marked_names(schema))
 
 

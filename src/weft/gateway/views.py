@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 
 from weft.expr.schemas import SchemaProblem
 from weft.gateway.policy import ToolFacts
-from weft.gateway.scope import Scope
+from weft.gateway.scope import Decision, Scope
 from weft.gateway.uris import Template
 from weft.gateway.values import Values
 from weft.ir.document import ToolDef
@@ -21,6 +22,9 @@ from weft.upstreams.server import Server
 Prepare: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], Iterable[SchemaProblem]]
 UNAVAILABLE = "weft/unavailable"
+AT_ONCE = 50
+"""How many tools are judged before others have their turn."""
+
 SIGHTS = 1000
 """For how many callers it is remembered what they see."""
 
@@ -39,6 +43,9 @@ class Tool:
     mirrored: Mirrored = field(default_factory=dict[tuple[str, ...], str])
     uses: frozenset[tuple[str, str]] = frozenset()
     """The tools of servers that it calls, by the server's key and the name there."""
+
+    declared: Check | None = None
+    """In what ways a value is not what the registry says that the tool takes."""
 
     unfit: Check | None = None
     """In what ways arguments are not what was advertised, for a function, which does not look itself."""
@@ -121,6 +128,28 @@ class View:
         """Return every tool in its newest version."""
         return self.tools.values()
 
+    def named(self, principal: Principal, name: str) -> tuple[Tool, Decision] | None:
+        """Return the tool that a caller means, also as `name@version`; None when there is none for this caller."""
+        found = self.scope.find(principal, self, name)
+        if found is None and "@" in name:
+            return self.scope.find(principal, self, *name.rsplit("@", 1))
+        return found
+
+    def why_not(self, principal: Principal, name: str) -> str:
+        """Return why `named` gives nothing, for those who run the gateway."""
+        told = self.scope.why_not(principal, self, name)
+        known = name in self.tools or "@" not in name
+        return told if known else self.scope.why_not(principal, self, *name.rsplit("@", 1))
+
+    async def look(self, principal: Principal) -> View:
+        """Return what somebody sees of it; where every tool must be judged, others have their turn meanwhile."""
+        if not (principal in self.sights or self.scope.is_quick_for(principal)):
+            for index, tool in enumerate(self.tools.values()):
+                self.scope.decide(principal, tool.facts)
+                if index % AT_ONCE == AT_ONCE - 1:
+                    await asyncio.sleep(0)
+        return self.seen_by(principal)
+
     def seen_by(self, principal: Principal) -> View:
         """Return what somebody sees of it: the tools for them, and what else the servers of these have."""
         if self.scope.sees_all(principal):
@@ -146,6 +175,8 @@ def _seen(view: View, tools: Iterable[Tool]) -> View:
     by_uri = {one.prefix + one.owned.upstream_name: one.owned for one in templates}
     return replace(
         view,
+        # What is not listed is nobody's but those who see all.
+        whole=False,
         tools=shown,
         older={},
         prompts=prompts,

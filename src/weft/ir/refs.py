@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from weft.errors import ExpressionInvalid, nearest
@@ -31,9 +31,13 @@ def names_entities(schema: Any) -> bool:
     return next(references(schema), None) is not None
 
 
-def references(schema: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+Named: TypeAlias = tuple[tuple[str | int, ...], str]
+"""Where a reference stands, and the schema of the registry that it names."""
+
+
+def references(schema: Any) -> Iterator[Named]:
     """Yield every reference of a schema that names one of the registry, with its place."""
-    found: list[tuple[tuple[str | int, ...], str]] = []
+    found: list[Named] = []
     anchors = set[str]()
     for loc, one in subschemas(schema):
         for keyword in ("$anchor", "$dynamicAnchor", "$id"):
@@ -52,6 +56,7 @@ class Schemas:
     _names: dict[str, list[str]] = field(default_factory=dict[str, list[str]], init=False)
     _bundled: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]], init=False)
     _direct: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]], init=False)
+    _last: tuple[Any, list[Named]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         for key in self.by_key:
@@ -96,19 +101,25 @@ class Schemas:
         Raises:
             ExpressionInvalid: a reference leads nowhere.
         """
-        reached = self._named_in(schema)
+        reached = self._keys_in(schema)
         pending = list(reached)
         while pending:
             key = pending.pop()
             if key not in self._direct:
-                self._direct[key] = self._named_in(self.by_key[key])
+                self._direct[key] = self._keys_in(self.by_key[key])
             new = self._direct[key] - reached
             reached |= new
             pending += new
         return reached
 
-    def _named_in(self, schema: Any) -> frozenset[str]:
-        return frozenset(self.key_of(name) for _, name in references(schema))
+    def named_in(self, schema: Any) -> list[Named]:
+        """Return what `references` does; each schema is asked about several times in a row."""
+        if self._last is None or self._last[0] is not schema:
+            self._last = (schema, list(references(schema)))
+        return self._last[1]
+
+    def _keys_in(self, schema: Any) -> frozenset[str]:
+        return frozenset(self.key_of(name) for _, name in self.named_in(schema))
 
     def plain(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return a schema that needs no registry: what it refers to stands in its `$defs`.
@@ -117,7 +128,7 @@ class Schemas:
             ExpressionInvalid: a reference leads nowhere.
         """
         sole = fragment_of(schema.get("$ref"))
-        if sole is not None and schema.keys() <= _ANNOTATIONS and names_entities(schema):
+        if sole is not None and schema.keys() <= _ANNOTATIONS and self.named_in(schema):
             # Callers of tools look for properties at the top of a schema: put there what it stands for.
             told = {key: value for key, value in schema.items() if key != "$ref"}
             schema = {**self.by_key[self.key_of(sole)], **told}
@@ -139,7 +150,7 @@ class Schemas:
 
     def _rewritten(self, schema: Mapping[str, Any], home: str) -> dict[str, Any]:
         """Return a copy whose references to the registry lead into `$defs`, and its own to where it now stands."""
-        named = {loc[:-1]: name for loc, name in references(schema)}
+        named = {loc[:-1]: name for loc, name in self.named_in(schema)}
         identity = schema.get("$id")
         copy = _copied(schema)
         if home:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from weft.errors import ExpressionInvalid, Loc, Problem
-from weft.expr.schemas import compile_schema
+from weft.expr.schemas import check_schema
 from weft.ir.document import Document, ToolDef
 from weft.ir.entities import AgentEntity, SchemaEntity, Skill
 from weft.ir.nodes import Node
-from weft.ir.refs import Schemas, fragment_of, references
+from weft.ir.refs import Schemas, fragment_of
 
 N = TypeVar("N", bound=Node)
 _FIELDS = {"input_schema": "inputSchema", "output_schema": "outputSchema"}
@@ -74,7 +74,7 @@ class _Resolver:
         sole = fragment_of(schema.get("$ref")) if len(schema) == 1 else None
         if sole is not None and sole in self._known:
             return self._known[sole]
-        named = list(references(schema))
+        named = self._schemas.named_in(schema)
         if not named:
             return None
         plain = self._made(schema, named, loc)
@@ -100,7 +100,7 @@ class _Resolver:
             return None
         try:
             plain = self._schemas.plain(schema)
-            compile_schema(plain)
+            check_schema(plain)
         except ExpressionInvalid as error:
             self._report(error, loc)
             return None

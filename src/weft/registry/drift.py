@@ -60,7 +60,10 @@ def tool_changes(before: Mapping[str, Any], after: Mapping[str, Any], *, at: Loc
     found: list[Change] = []
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)
-        if key in ("inputSchema", "outputSchema"):
+        if old is None and new is None and (key in before) != (key in after):
+            # They mean the same, and are not the same tool: what is hashed is what was written.
+            found.append(_change("cosmetic", (*at, key), f"{key!r} is null, or left out", old, new))
+        elif key in ("inputSchema", "outputSchema"):
             found += _of_schema("input" if key == "inputSchema" else "output", old, new, (*at, key))
         elif key == "schema":
             found += _of_shared(old, new, (*at, key))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from weft.errors import Loc, Problem, nearest, shown
 from weft.ir.loading import no_collection
+from weft.ir.normalise import Parsed
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall
 from weft.ir.versions import is_exact, refused
 from weft.ir.walk import walk
@@ -39,20 +40,22 @@ def validate(book: Book, severities: Severities = SEED, *, allow: Iterable[str] 
     return [book.located(problem) for problem in found]
 
 
-def old_form(book: Book) -> list[Problem]:
+def old_form(parsed: Parsed) -> list[Problem]:
     """Return a warning when this is a registry of version 1; a document of compositions alone is none."""
-    bare = [tool for tool in book.document.tools if tool.source is not None and tool.version is None]
-    if book.document.versioned or not bare or not book.says_its_version:
+    document = parsed.document
+    bare = [tool for tool in document.tools if tool.version is None]
+    sourced = any(tool.source is not None for tool in bare)
+    if document.versioned or not sourced or "schemaVersion" not in parsed.source.value:
         return []
     problem = Problem(
         code="OldRegistry",
         severity="warning",
-        message=f"a registry of schemaVersion 1.0 pins nothing: {len(bare)} of its tools have no version",
+        message=f"a registry of schemaVersion 1.0 pins nothing: tools without a version: {len(bare)}",
         loc=("schemaVersion",),
         value=shown("1.0"),
         expected='"2.0"; weft migrate makes it from this one',
     )
-    return [book.located(problem)]
+    return [parsed.located(problem)]
 
 
 def _check_missing(book: Book, severities: Severities) -> Iterator[Problem]:

@@ -170,7 +170,9 @@ class AuditLog:
         """Bring all to the disk and let the file go."""
         with suppress(OSError):
             os.fsync(self._file)
-        os.close(self._file)
+        # Nobody who comes late may write to what gets this number next.
+        file, self._file = self._file, -1
+        os.close(file)
 
     # Writing.
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TextIO, cast
 
 import orjson
 
-from weft.expr.redaction import HIDDEN, is_secret_name
+from weft.redaction import HIDDEN, is_secret_name
 
 LogFormat = Literal["auto", "text", "json"]
 

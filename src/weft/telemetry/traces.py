@@ -146,7 +146,8 @@ class Traces:
 
     def _clean(self, span: dict[str, Any]) -> dict[str, Any]:
         if isinstance(error := span.get("error"), str):
-            span["error"] = self._redact(error[:MOST_TEXT])
+            # Redacted before it is cut: half a secret does not look like one.
+            span["error"] = self._redact(error[: 8 * MOST_TEXT])[:MOST_TEXT]
         for child in span.get("children", ()):
             self._clean(child)
         return span

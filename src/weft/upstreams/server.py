@@ -103,6 +103,10 @@ class Server:
             return replace(self.known, tools=(), prompts=(), resources=(), templates=())
         return self.known
 
+    def lacks(self, tool: str) -> bool:
+        """Tell whether it is sure that it has no such tool: it has told what it has, and that is not among it."""
+        return self.connected_once and self.known.tool(tool) is None
+
     @property
     def in_flight(self) -> int:
         """How many requests it has now."""

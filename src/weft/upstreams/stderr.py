@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from weft.expr.redaction import redact
+from weft.redaction import redact
 
 Log: TypeAlias = Callable[[str], object]
 

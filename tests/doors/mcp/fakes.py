@@ -14,6 +14,7 @@ import uvicorn
 from weft.doors.asgi import PRINCIPAL
 from weft.doors.mcp import Event, McpDoor
 from weft.errors import InputError, LimitExceeded, NotFound, UpstreamRefused, UpstreamUnavailable
+from weft.gateway.quotas import Quota, QuotaExceeded
 from weft.gateway.rounds import Answers
 from weft.ports import ANONYMOUS, Caller, Principal
 
@@ -88,10 +89,10 @@ class FakeGateway:
     def capabilities(self, view: str | None) -> Mapping[str, Any]:
         return self.offers
 
-    def instructions(self, view: str | None) -> str | None:
+    async def instructions(self, view: str | None, principal: Principal) -> str | None:
         return "be kind" if view is None else None
 
-    def mirrored(self, view: str | None, tool: str) -> Mapping[tuple[str, ...], str]:
+    def mirrored(self, view: str | None, tool: str, principal: Principal) -> Mapping[tuple[str, ...], str]:
         return {("region",): "Mcp-Param-Region", ("deep", "n"): "Mcp-Param-N"} if tool == "regional" else {}
 
     def subscribe(self, listener: Callable[[Event], object]) -> Callable[[], None]:
@@ -170,6 +171,9 @@ class FakeGateway:
 
     async def tool_crowded(self, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
         raise LimitExceeded("InFlight", 64, "too many calls at once")
+
+    async def tool_rationed(self, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        raise QuotaExceeded(Quota(name="few", calls=1, per=60.0), 12.4)
 
     async def tool_refused(self, arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
         raise UpstreamRefused("up", "tools/call", {"code": -32021, "message": "needs sampling", "data": {"x": 1}})

@@ -210,6 +210,17 @@ async def test_errors_of_the_gateway_have_the_code_and_status_of_the_table() -> 
         assert answer.json()["error"]["data"] == {"x": 1}
 
 
+async def test_who_calls_too_often_is_told_when_to_come_back_in_both_eras() -> None:
+    async with serving() as place:
+        session = await place.session()
+        call = {"id": 3, "method": "tools/call", "params": {"name": "rationed"}}
+        for answer in (await place.modern("tools/call", {"name": "rationed"}), await place.legacy(session, call)):
+            assert "quota 'few'" in error_of(answer, 429, -32000)
+            assert answer.headers["retry-after"] == "13", "a moment sooner would be too soon"
+            data = answer.json()["error"]["data"]
+            assert (data["code"], data["retryAfterMs"]) == ("QuotaExceeded", 12400)
+
+
 async def test_a_legacy_client_is_told_with_200_and_its_own_code_for_lost_resources() -> None:
     async with serving() as place:
         session = await place.session()

@@ -41,6 +41,15 @@ async def test_an_unknown_tool_is_an_error_of_the_request(mode: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_a_quota_that_is_used_up_is_an_error_of_the_request(mode: Any) -> None:
+    async with serving() as place, Client(place.url, mode=mode) as client, asyncio.timeout(10):
+        with pytest.raises(MCPError):
+            await client.call_tool("rationed")
+        answer = await client.call_tool("echo", {"text": "still here"})
+        assert answer.content == [types.TextContent(text="still here")]
+
+
+@pytest.mark.parametrize("mode", MODES)
 async def test_progress_and_logs_come_before_the_result(mode: Any) -> None:
     told: list[Any] = []
 

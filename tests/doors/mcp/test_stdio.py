@@ -19,6 +19,7 @@ from tests.doors.mcp.fakes import HELLO, META, FakeGateway, Happened
 from weft.doors.mcp import StdioDoor
 from weft.doors.mcp.messages import MessageLimits
 from weft.doors.mcp.pipes import Lines
+from weft.ports import Principal
 
 CHILD = StdioServerParameters(command=sys.executable, args=[str(Path(__file__).with_name("stdio_child.py"))])
 MODES = ["legacy", "auto", "2026-07-28"]
@@ -247,3 +248,26 @@ def test_lines_are_put_together_from_chunks_and_long_ones_left_out() -> None:
     lines = Lines(limit=5)
     got = [line for chunk in (b"ab", b"c\nde", b"fghi", b"jk\nl", b"m\n", b"n") for line in lines.feed(chunk)]
     assert [*got, *lines.last()] == [b"abc", None, b"lm", b"n"]
+
+
+async def test_the_environment_says_who_the_client_is_and_the_client_only_what_it_is_called() -> None:
+    alice = Principal(subject="alice", method="key")
+    async with piped(principal=alice) as pipes:
+        pipes.send(modern(1, "tools/list"))
+        await pipes.next()
+        await pipes.meet()
+        pipes.send({"id": 2, "method": "tools/list"})
+        await pipes.next()
+        told = [(one.principal.id, one.principal.label) for one in pipes.gateway.seen]
+    assert told == [(alice.id, "tests 1")] * 2
+
+
+async def test_a_quota_that_is_used_up_is_an_error_of_the_request() -> None:
+    async with piped() as pipes:
+        pipes.send(modern(1, "tools/call", name="rationed"))
+        first = await pipes.next()
+        await pipes.meet()
+        pipes.send({"id": 2, "method": "tools/call", "params": {"name": "rationed"}})
+        second = await pipes.next()
+    for answer in (first, second):
+        assert (answer["error"]["code"], answer["error"]["data"]["code"]) == (-32000, "QuotaExceeded")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from weft.doors.asgi import PRINCIPAL, BadRequest, Receive, Scope, Send, answer_json, read_body
+from weft.doors.asgi import AGAIN, PRINCIPAL, BadRequest, Receive, Scope, Send, answer_json, read_body
 from weft.doors.mcp.faults import INVALID_PARAMS, Refusal, TooMuch, fault
 from weft.doors.mcp.headers import Fields
 from weft.doors.mcp.legacy import Legacy
@@ -106,7 +106,8 @@ class McpDoor:
             raise self._no_view(view)
         state: dict[str, Any] = scope.get("state") or {}
         fields = Fields(scope["headers"])
-        return Visit(view, state.get(PRINCIPAL, ANONYMOUS), fields, fields.version(), receive, send)
+        principal = state.get(PRINCIPAL, ANONYMOUS)
+        return Visit(view, principal, fields, fields.version(), receive, send, state.get(AGAIN))
 
     def _no_view(self, view: str) -> Refusal:
         known = sorted(self._gateway.views())

@@ -35,7 +35,7 @@ class Legacy:
             peers.on("session", self._change_of_peer)
             peers.on("cancel", self._cancel_of_peer)
 
-    async def welcome(self, agreed: Agreed, view: str | None) -> dict[str, Any]:
+    async def welcome(self, agreed: Agreed, view: str | None, principal: Principal) -> dict[str, Any]:
         """Return the result of a handshake."""
         await self._gateway.ready()
         told: dict[str, Any] = {
@@ -43,7 +43,7 @@ class Legacy:
             "capabilities": self._gateway.capabilities(view),
             "serverInfo": self._gateway.info,
         }
-        instructions = self._gateway.instructions(view)
+        instructions = await self._gateway.instructions(view, principal)
         return told if instructions is None else {**told, "instructions": instructions}
 
     def client(

@@ -92,7 +92,7 @@ class LegacySessions:
 
     async def _begin(self, visit: Visit, message: dict[str, Any]) -> None:
         agreed, token = self._sessions.begin(message.get("params") or {}, bound=visit.bound)
-        welcome = result(message["id"], await self._legacy.welcome(agreed, visit.view))
+        welcome = result(message["id"], await self._legacy.welcome(agreed, visit.view, visit.principal))
         await answer_json(visit.send, 200, welcome, headers=[(SESSION, token.encode())])
 
     async def _serve(self, visit: Visit, message: dict[str, Any], agreed: Agreed) -> None:

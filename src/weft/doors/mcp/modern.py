@@ -111,7 +111,7 @@ class Modern:
         """Return the result of a request, with all that this era wants in it."""
         try:
             if method == "server/discover":
-                return self.stamped(method, self._discovered(view))
+                return self.stamped(method, await self._discovered(view, client.principal))
             answers = None
             if method in CALLS and ("inputResponses" in params or "requestState" in params):
                 params, answers = _answered(params)
@@ -131,12 +131,12 @@ class Modern:
             stamped.setdefault("ttlMs", self._ttl_ms)
         return stamped
 
-    def _discovered(self, view: str | None) -> dict[str, Any]:
+    async def _discovered(self, view: str | None, principal: Principal) -> dict[str, Any]:
         found: dict[str, Any] = {
             "supportedVersions": list(VERSIONS),
             "capabilities": self._gateway.capabilities(view),
         }
-        instructions = self._gateway.instructions(view)
+        instructions = await self._gateway.instructions(view, principal)
         return found if instructions is None else {**found, "instructions": instructions}
 
 

@@ -61,7 +61,7 @@ class ModernPosts:
 
     def _check_arguments(self, visit: Visit, params: Mapping[str, Any]) -> None:
         name = params.get("name")
-        if isinstance(name, str) and (mirrored := self._gateway.mirrored(visit.view, name)):
+        if isinstance(name, str) and (mirrored := self._gateway.mirrored(visit.view, name, visit.principal)):
             check_mirrored_arguments(visit.fields, params.get("arguments"), mirrored)
 
     async def _listen(self, visit: Visit, id_: str | int, params: Mapping[str, Any], reply: Reply) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from weft.gateway.rounds import Answers
-from weft.ports import Caller
+from weft.ports import Caller, Principal
 
 
 class Event(Protocol):
@@ -48,11 +48,11 @@ class Serves(Protocol):
         """Return what a view offers, as a server's capabilities."""
         ...
 
-    def instructions(self, view: str | None) -> str | None:
+    async def instructions(self, view: str | None, principal: Principal) -> str | None:
         """Return what a view tells the model of a client."""
         ...
 
-    def mirrored(self, view: str | None, tool: str) -> Mapping[tuple[str, ...], str]:
+    def mirrored(self, view: str | None, tool: str, principal: Principal) -> Mapping[tuple[str, ...], str]:
         """Return which arguments of a tool a modern client repeats in which headers."""
         ...
 

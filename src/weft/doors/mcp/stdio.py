@@ -138,7 +138,7 @@ class StdioDoor:
                 self._listeners.remove(listening)
             self._sessions.end(self._agreed.id)
         self._agreed = agreed
-        self._start(self._legacy.welcome(agreed, self._view), id_, "initialize", "legacy")
+        self._start(self._legacy.welcome(agreed, self._view, self._principal), id_, "initialize", "legacy")
 
     def _notice(self, message: Mapping[str, Any]) -> None:
         params = message.get("params")

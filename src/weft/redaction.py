@@ -1,4 +1,4 @@
-"""Redaction: what gives a secret away (its name, a mark in a schema, its form), and texts without it."""
+"""Redaction: what gives a secret away, its name or its form, and texts without it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from weft.errors import Loc, json_pointer
-from weft.expr.subschemas import subschemas
 from weft.ports import is_array, is_object
 
 HIDDEN: Final = "[redacted]"
 SHORTEST: Final = 4
 """Texts of fewer characters are not looked for: they are a part of too many words."""
+PART: Final = 16
+"""So much of the beginning or the end of a long secret is enough to know it by."""
 WHOLE: Final = ""
 """Stands for the whole value among the names of properties."""
 
@@ -37,19 +37,34 @@ _SHAPED: Final = re.compile(
 )
 _USERINFO: Final = re.compile(r"(://)[^\s/@:]*:[^\s/@]+@")
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-_NAMING: Final = ("properties", "patternProperties", "dependentSchemas", "dependencies")
-_SHARED: Final = ("$defs", "definitions")
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without what looks like a secret, and without each secret that is known."""
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        text = _without(text, secret)
     text = _PEM.sub(HIDDEN, text)
     text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
     text = _NAMED.sub(rf"\1{HIDDEN}", text)
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
     return _SHAPED.sub(HIDDEN, text)
+
+
+def _without(text: str, secret: str) -> str:
+    """Return the text without a secret, and without what is left of a long one where a sentence was cut."""
+    text = text.replace(secret, HIDDEN)
+    if len(secret) < 2 * PART:
+        return text
+    text = _without_beginning(text, secret)
+    return _without_beginning(text[::-1], secret[::-1], HIDDEN[::-1])[::-1]
+
+
+def _without_beginning(text: str, secret: str, hidden: str = HIDDEN) -> str:
+    while (at := text.find(secret[:PART])) >= 0:
+        rest = text[at : at + len(secret)]
+        common = next((n for n, (one, other) in enumerate(zip(rest, secret, strict=False)) if one != other), len(rest))
+        text = text[:at] + hidden + text[at + common :]
+    return text
 
 
 @lru_cache(maxsize=4096)
@@ -83,34 +98,3 @@ def _named(name: str, value: Any) -> bool:
 def _spellings(secret: str) -> tuple[str, str]:
     """Return a secret as it is, and as it stands in JSON."""
     return secret, json.dumps(secret)[1:-1]
-
-
-def marked_names(schema: Any) -> frozenset[str]:
-    """Return the properties that a schema marks as secret, wherever they stand: `writeOnly`, `x-secret`, a password.
-
-    `WHOLE` is among them when the value itself is marked.
-    """
-    places = list(subschemas(schema))
-    marked = [(loc, one) for loc, one in places if _is_marked(one)]
-    shared = {f"#{json_pointer(loc)}" for loc, _ in marked}
-    while more := [(loc, one) for loc, one in places if one.get("$ref") in shared and (loc, one) not in marked]:
-        marked += more
-        shared |= {f"#{json_pointer(loc)}" for loc, _ in more}
-    return frozenset(name for loc, _ in marked if (name := _property(loc)) is not None)
-
-
-def _is_marked(schema: dict[str, Any]) -> bool:
-    return schema.get("writeOnly") is True or schema.get("x-secret") is True or schema.get("format") == "password"
-
-
-def _property(loc: Loc) -> str | None:
-    """Return the property that a subschema is about, or None for a definition, which is about whatever refers to it."""
-    steps, name = iter(loc), WHOLE
-    definition = False
-    for step in steps:
-        if step in _SHARED:
-            next(steps)
-            name, definition = WHOLE, True
-        elif step in _NAMING:
-            name, definition = str(next(steps)), False
-    return None if definition else name
