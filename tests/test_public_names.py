@@ -12,7 +12,8 @@ import pytest
 import weft
 
 NAMES = [
-    "Composition", "Json", "Op", "RegistryBuilder", "agent", "cache", "circuit_breaker", "claim_check", "coalesce", "compile",
+    "Composition", "Json", "Op", "RegistryBuilder", "agent", "cache", "circuit_breaker", "claim_check", "coalesce",
+    "compile",
     "composition", "concat", "constant", "construct", "contains", "dead_letter", "dedupe", "each", "enricher", "eq",
     "exponential", "filter", "fixed", "flatten", "from_input", "from_previous", "from_step", "gt", "gte", "holds",
     "hours", "idempotent", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "linear", "literal", "lt",

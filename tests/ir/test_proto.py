@@ -153,7 +153,7 @@ NESTED: Mapping[str, Callable[[Doc], Doc]] = {
     "idempotent": lambda inner: {"keyPaths": ["$"], "inner": inner},
     "deadLetter": lambda inner: {"inner": inner, "deadLetterTool": "a"},
     "claimCheck": lambda inner: {"storeTool": "a", "retrieveTool": "b", "inner": inner},
-    "saga": lambda inner: {"steps": [{"id": "a", "name": "a", "action": inner, "compensate": inner}]},
+    "saga": lambda inner: {"steps": [{"id": "a", "name": "a", "action": inner}]},
 }
 LEAVES: Mapping[str, Doc] = {
     "filter": {"predicate": {"field": "$.a", "op": "eq", "value": [1]}},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from typing import Any, Literal
 
 import weft as w
 from tests.saga.worlds import UNDO, Customer, Frail
-from weft.errors import SagaFailed, StoreError, ToolFailed
+from weft.errors import SagaFailed, StoreError, ToolFailed, WeftError
 from weft.ir.document import Document
 from weft.patterns.contract import Op
 from weft.patterns.kept import Kept
@@ -30,6 +31,7 @@ from weft.ports import Change, Invoke, Store, ToolRef, ToolType
 from weft.run.engine import Engine
 from weft.run.journal import Sagas
 from weft.run.recovery import Recovery
+from weft.stores.postgres import PostgresStore
 from weft.stores.redis import RedisStore
 from weft.stores.sqlite import SqliteStore
 
@@ -89,26 +91,27 @@ class Tools:
     def bind(self, ref: ToolRef) -> Invoke | None:
         async def invoke(arguments: Any, call: Any) -> Any:
             key = call.keys.next(f":{ref.name}", arguments)
+            order = arguments["id"]
             self._points.pass_by()
             await asyncio.sleep(0)
             self._points.pass_by()
             refused = self._site.scenario == "refused" and ref.name == "mail"
-            self._enter(ref.name, key, "refused" if refused else "done")
+            self._enter(ref.name, key, "refused" if refused else "done", order)
             self._points.pass_by()
             await asyncio.sleep(0)
             self._points.pass_by()
             if refused:
                 raise ToolFailed("mail", "no such address")
-            return {"did": ref.name}
+            return {"did": ref.name, "id": order}
 
         return invoke
 
-    def _enter(self, tool: str, key: str, what: str) -> None:
+    def _enter(self, tool: str, key: str, what: str, order: str) -> None:
         with self._site.ledger.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             again = any(json.loads(line)["key"] == key for line in file)
-            entry = {"tool": tool, "key": key, "what": "again" if again else what, "by": os.getpid()}
+            entry = {"tool": tool, "key": key, "what": "again" if again else what, "order": order}
             file.write(json.dumps(entry).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -134,6 +137,9 @@ async def opened(site: Site) -> AsyncGenerator[Store]:
     """Open the store of a site."""
     if site.store.startswith("redis"):
         store: Store = RedisStore(site.store, prefix=str(site.folder), durable=True, timeout=10.0)
+    elif site.store.startswith("postgres"):
+        schema = hashlib.sha256(str(site.folder).encode()).hexdigest()[:32]
+        store = PostgresStore(site.store, schema=schema, timeout=10.0, connections=4)
     else:
         store = SqliteStore(site.store, busy=10.0)
     await _open(store)
@@ -144,15 +150,13 @@ async def opened(site: Site) -> AsyncGenerator[Store]:
 
 
 async def _open(store: Store) -> None:
-    """Open a store; while several processes make a new file of SQLite, some find it busy."""
+    """Open a store; while several processes make a new one, some find it busy."""
     for _ in range(100):
         try:
             return await store.open()
-        except StoreError as error:
-            if error.code != "StoreBusy":
-                raise
+        except StoreError:
             await asyncio.sleep(0.05)
-    raise AssertionError("the store stays busy")
+    raise AssertionError("the store stays away")
 
 
 class Weft:
@@ -166,13 +170,13 @@ class Weft:
 
         document = w.compile(w.composition("order", "It.", saga(site.scenario))).document
         self.engine = Engine(compile(document, Kept()))
-        self.recovery = Recovery([mortal], compile, lambda who, tool: Customer(who), detach=self.engine.detach)
+        self.recovery = Recovery([mortal], compile, lambda who, tool: Customer(who), detach=self.engine.detach, every=0.2)
         self.sagas = Sagas([mortal])
 
-    async def call(self) -> str:
+    async def call(self, id: str = "o1") -> str:
         """Call the saga, and return how it ended."""
         try:
-            await self.engine.run("order", {"id": "o1"}, caller=Customer())
+            await self.engine.run("order", {"id": id}, caller=Customer())
         except SagaFailed as error:
             return error.saga["status"]
         return "COMPLETED"
@@ -209,6 +213,30 @@ def recover(site: Site, begun: Event | None, last: int = 0, again: bool = False)
             await weft.recover(begun)
             if again:
                 await weft.call()
+
+    asyncio.run(main())
+
+
+def work(site: Site, ids: Sequence[str]) -> None:
+    """Begin many sagas, eight at once, and finish those of others; what the store's absence stops is asked for again."""
+
+    async def main() -> None:
+        async with opened(site) as store:
+            weft = Weft(site, store, Points(0))
+            waiting = list(ids)
+
+            async def client() -> None:
+                while waiting:
+                    id = waiting.pop(0)
+                    try:
+                        await weft.call(id)
+                    except WeftError:
+                        waiting.append(id)
+                        await asyncio.sleep(0.05)
+
+            recovering = asyncio.create_task(weft.recovery.run())
+            await asyncio.gather(*(client() for _ in range(8)))
+            recovering.cancel()
 
     asyncio.run(main())
 

@@ -10,17 +10,21 @@ from pathlib import Path
 
 from weft.app.documents import compile_file, problems_of
 from weft.app.specs import networks_for
+from weft.app.stores import Stores
 from weft.config import Config
 from weft.dsl.modules import read_module
-from weft.errors import DocumentInvalid, errors_in
+from weft.errors import DocumentInvalid, Problem, errors_in
 from weft.gateway.httpsource import HttpSource
 from weft.gateway.live import Content
 from weft.gateway.sources import SAME, FileSource, Loaded, Same, Source
+from weft.ir.document import Document
 from weft.ir.loading import no_collection
 from weft.ir.normalise import parse
 from weft.ir.read import read
+from weft.plan.compiler import check_stores
 from weft.registry.findings import Severities
 from weft.registry.validate import SEED, old_form
+from weft.run.journal import volatile_sagas
 from weft.upstreams.egress import only_public
 from weft.upstreams.httpfetch import fetch
 
@@ -67,8 +71,16 @@ def address_rule(url: str, allow: Iterable[str]) -> Callable[[str], bool] | None
 
 
 @no_collection()
-def content_of(loaded: Loaded, *, severities: Severities = SEED, allow: Iterable[str] = ()) -> Content:
+def content_of(
+    loaded: Loaded,
+    *,
+    severities: Severities = SEED,
+    allow: Iterable[str] = (),
+    stores: Stores | None = None,
+) -> Content:
     """Return what a registry brings, taken as strictly as the severities say; `allow` is `egress.allow`.
+
+    With `stores` it is also sure that those which it names are there, and keep what they must.
 
     Raises:
         DocumentInvalid: with every problem, when there is an error among them.
@@ -76,10 +88,22 @@ def content_of(loaded: Loaded, *, severities: Severities = SEED, allow: Iterable
     if loaded.path is not None and loaded.path.suffix == ".py":
         file = read_module(loaded.path)
         registry = compile_file(file, severities=severities, allow=allow)[1].valid()
-        return Content(registry.document, registry.tools, tuple(registry.problems))
+        problems = [*registry.problems, *_of_stores(registry.document, stores)]
+        if errors_in(problems):
+            raise DocumentInvalid(problems)
+        return Content(registry.document, registry.tools, tuple(problems))
     folder = None if loaded.path is None else loaded.path.parent
     parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder)
     problems = [*old_form(parsed), *problems_of(parsed, severities=severities, allow=allow)]
+    problems += [parsed.located(one) for one in _of_stores(parsed.document, stores)]
     if errors_in(problems):
         raise DocumentInvalid(problems)
     return Content(parsed.resolved, None, tuple(problems))
+
+
+def _of_stores(document: Document, stores: Stores | None) -> list[Problem]:
+    """Return what is wrong with the stores that a document names; nothing where they are not known."""
+    if stores is None:
+        return []
+    missing = list(check_stores(document, stores.names))
+    return missing or list(volatile_sagas(document, stores.find))

@@ -16,6 +16,7 @@ from weft.app.access import access_of, is_same_access
 from weft.app.approvals import approval_of, argv_of
 from weft.app.auditing import Auditing
 from weft.app.identities import authenticators_of
+from weft.app.keeping import Keeping
 from weft.app.registries import content_of, source_of
 from weft.app.resuming import OtherWorkers, resume_for_others
 from weft.app.specs import document_limits_of, limits_of, message_limits_of, naming_of, specs_of
@@ -90,10 +91,13 @@ class Running:
         self.auditing = Auditing(config.audit, worker=None if peers is None else peers.index, redact=redact)
         self._auditor = auditor = Auditor(self.auditing.log)
         self.approval = approval = approval_of(config, on_security=partial(_quarantined, auditor))
+        self.keeping = Keeping(config)
         self.gateway = Gateway(
             specs_of(config),
             naming=naming_of(config),
             access=access_of(config, loopback=self._local),
+            stores=self.keeping.stores.find,
+            signals=self.keeping.signals,
             auditor=auditor,
             admit=None if approval is None else approval.admit,
             recheck=None if approval is None else config.lock.every,
@@ -133,8 +137,12 @@ class Running:
             await self.peers.start()
         await self.authenticators.start()
         self.auditing.start()
+        await self.keeping.open()
+        for name, problem in self.keeping.stores.problems.items():
+            self.log.warning(problem, store=name)
         await self.registry.start()
         await self.gateway.start()
+        self.keeping.begin(self.gateway)
         if any(server.spec.required for server in self.gateway.pool.servers.values()):
             await self.gateway.ready()
             self._check_required()
@@ -151,7 +159,9 @@ class Running:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.keeping.end()
         await self.gateway.close()
+        await self.keeping.close()
         await self.authenticators.close()
         await self._auditor.close()
         await self.auditing.close()
@@ -295,7 +305,9 @@ class Running:
     async def _load(self, loaded: Loaded) -> None:
         config = self._written or self.config
         startup = config.registry.validation.startup
-        content = await asyncio.to_thread(content_of, loaded, severities=startup, allow=config.egress.allow)
+        content = await asyncio.to_thread(
+            content_of, loaded, severities=startup, allow=config.egress.allow, stores=self.keeping.stores
+        )
         await self.gateway.live.load(content)
         for problem in content.problems:
             # Whether a server has it is only known when the servers are; /readyz tells then.

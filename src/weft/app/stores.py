@@ -110,12 +110,13 @@ def _made(name: str, rule: StoreRule, given: dict[str, Any]) -> Store:
     if rule.type == "sqlite":
         assert rule.path is not None, "checked when the file was read"
         # A definite "busy" comes before the guard gives up.
-        return SqliteStore(rule.path, name, busy=0.8 * rule.timeout, signals=given["signals"])
+        synchronous = "NORMAL" if rule.durable is False else "FULL"
+        return SqliteStore(rule.path, name, busy=0.8 * rule.timeout, synchronous=synchronous, signals=given["signals"])
     assert rule.url is not None, "checked when the file was read"
     if rule.type == "redis":
         from weft.stores.redis import RedisStore  # noqa: PLC0415 - only who has one needs its library
 
-        return RedisStore(rule.url, name, **given)
+        return RedisStore(rule.url, name, durable=rule.durable is True, **given)
     from weft.stores.postgres import PostgresStore  # noqa: PLC0415 - the same
 
-    return PostgresStore(rule.url, name, **given)
+    return PostgresStore(rule.url, name, durable=rule.durable is not False, **given)

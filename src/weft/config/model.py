@@ -104,8 +104,6 @@ class Config(Setting):
     def unused(self) -> list[str]:
         """Return a sentence for each setting that is read and checked, and that nothing heeds yet."""
         told: list[str] = []
-        if self.stores:
-            told.append(f"stores: {', '.join(self.stores)}: this version has no pattern that keeps anything yet")
         if self.telemetry.otel.endpoint is not None:
             told.append("telemetry.otel.endpoint: set it with OTEL_EXPORTER_OTLP_ENDPOINT")
         return told

@@ -169,6 +169,9 @@ class Store(Setting):
     path: AnyPath | None = described(None, "The file of SQLite.")
     prefix: Text = described("", "What every key begins with.")
     required: Flag = described(False, "Whether weft refuses to start without it.")
+    durable: Flag | None = described(
+        None, "Whether it keeps what it takes over a crash.  [default: as its type does; of Redis you have to say so]"
+    )
     timeout: Seconds = described(0.25, "The longest that one operation may take.")
 
     SCHEMES: ClassVar[dict[str, tuple[str, ...]]] = {

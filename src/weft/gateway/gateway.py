@@ -18,8 +18,9 @@ from weft.gateway.rounds import Answers, Elsewhere, Rounds
 from weft.gateway.signing import Signer
 from weft.gateway.views import View
 from weft.ir.document import Document
+from weft.plan.compiler import Stores, no_stores
 from weft.plan.snapshot import Snapshot
-from weft.ports import ANONYMOUS, Caller, Principal
+from weft.ports import ANONYMOUS, Caller, Principal, Signals
 from weft.run.engine import Engine
 from weft.run.limits import Limits
 from weft.telemetry import Telemetry
@@ -47,6 +48,8 @@ class Gateway:
         auditor: Auditor | None = None,
         admit: Admit | None = None,
         recheck: float | None = None,
+        stores: Stores = no_stores,
+        signals: Signals | None = None,
         limits: Limits | None = None,
         telemetry: Telemetry | None = None,
         signer: Signer | None = None,
@@ -56,7 +59,7 @@ class Gateway:
     ) -> None:
         """Make one; `log` is told of servers, and `chatter` what children say on stderr, line by line."""
         self.telemetry = telemetry or Telemetry()
-        self.engine = Engine(Snapshot(Document(), {}), limits=limits)
+        self.engine = Engine(Snapshot(Document(), {}), limits=limits, signals=signals)
         self.pool = Pool(
             specs,
             on_change=self._changed,
@@ -80,6 +83,7 @@ class Gateway:
             self._content,
             access=access,
             auditor=audit,
+            stores=stores,
             on_built=self._built,
         )
         self._ready = False

@@ -20,7 +20,8 @@ from weft.gateway.views import ViewRule
 from weft.ir.document import Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.versions import precedence
-from weft.plan.compiler import check, compile_document
+from weft.patterns.kept import Kept
+from weft.plan.compiler import Stores, check, compile_document, no_stores
 from weft.plan.snapshot import Snapshot
 from weft.ports import Invoke, ToolRef, ToolType, Upstream
 from weft.registry.book import Book
@@ -133,6 +134,7 @@ class Live:
         *,
         access: Access | None = None,
         auditor: Auditor | None = None,
+        stores: Stores = no_stores,
         on_built: Callable[[], object],
     ) -> None:
         self._engine = engine
@@ -140,6 +142,10 @@ class Live:
         self._naming = naming
         self._content = content
         self._auditor = auditor or Auditor(None)
+        self._stores = stores
+        self.kept = Kept()
+        """What patterns keep over reloads: circuits, letters that were not delivered."""
+        self.offered = Offered(None, pool, {})
         self._on_built = on_built
         self._listeners: dict[object, Listener] = {}
         self._building = asyncio.Lock()
@@ -219,8 +225,9 @@ class Live:
 
     async def _build(self, content: Content, naming: Naming, access: Access) -> None:
         # Off the event loop: a large registry takes seconds, and calls go on meanwhile.
-        snapshot, catalogue, problems = await asyncio.to_thread(self._built, content, naming, access)
+        snapshot, catalogue, offered, problems = await asyncio.to_thread(self._built, content, naming, access)
         before, self.catalogue = self.catalogue, catalogue
+        self.offered = offered
         others = access is not self.access or content.document.agents != self._content.document.agents
         self.access = access
         self._agents = _by_url(content.document)
@@ -234,7 +241,9 @@ class Live:
             self.tell(event)
 
     @no_collection()
-    def _built(self, content: Content, naming: Naming, access: Access) -> tuple[Snapshot, Catalogue, tuple[str, ...]]:
+    def _built(
+        self, content: Content, naming: Naming, access: Access
+    ) -> tuple[Snapshot, Catalogue, Offered, tuple[str, ...]]:
         pool, document = self._pool, _with_local(content)
         prefixed = prefixed_refs(document, pool, naming.on_collision)
         offered = Offered(content.local, pool, prefixed)
@@ -250,7 +259,7 @@ class Live:
         # What is wrong only because of what a server offers now must not stop the rest: it is told, and fails when
         # called.
         problems = [problem for problem in found if problem.severity != "error"]
-        snapshot = compile_document(document, offered, problems=problems)
+        snapshot = compile_document(document, offered, problems=problems, stores=self._stores, kept=self.kept)
         catalogue = build(
             document,
             offered,
@@ -272,7 +281,11 @@ class Live:
             **{key_of(one.name, one.version): facts_of(one) for one in document.tools if one.internal},
             **{one.key: one.facts for one in served if one.definition is not None},
         }
-        return snapshot, catalogue, (*doubts(document, pool, found), *catalogue.problems)
+        return snapshot, catalogue, offered, (*doubts(document, pool, found), *catalogue.problems)
+
+    def compile(self, document: Document, kept: Kept) -> Snapshot:
+        """Compile a document of another day, such as that of a saga, against what is offered now."""
+        return compile_document(document, self.offered, problems=(), stores=self._stores, kept=kept)
 
 
 def _by_url(document: Document) -> dict[str, tuple[str, str]]:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from weft.errors import WeftError
 from weft.expr.jcs import hash_of
-from weft.expr.redaction import HIDDEN, is_secret_name, marked_names, redact, secrets_in
+from weft.expr.marks import marked_names
 from weft.patterns.contract import Call, Value
 from weft.patterns.keys import principal_of
 from weft.ports import Principal, is_array, is_object
+from weft.redaction import HIDDEN, WHOLE, is_secret_name, redact, secrets_in
 
 HEAD: Final = 1024
 MOST_ERRORS: Final = 5
@@ -102,7 +103,7 @@ def marks_of(document: Mapping[str, Any]) -> frozenset[str]:
 def without_secrets(value: Value, marked: frozenset[str], secrets: tuple[str, ...]) -> Value:
     """Return a JSON value with all that is secret, by name, by mark or by form, left out."""
     if isinstance(value, str):
-        return HIDDEN if "" in marked else redact(value, secrets)
+        return HIDDEN if WHOLE in marked else redact(value, secrets)
     if is_array(value):
         return [without_secrets(item, marked, secrets) for item in value]
     if is_object(value):

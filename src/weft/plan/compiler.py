@@ -73,7 +73,7 @@ def check(
     known = known if upstream is None else known | frozenset(upstream.names())
     problems = [*check_names(tools, named, known, elsewhere), *check_cycles(tools, named)]
     if stores is not None:
-        problems += _check_stores(document, stores)
+        problems += check_stores(document, stores)
     problems += _check_claims(document)
     if not any(problem.code in ("Cycle", "RecursionLimit") for problem in problems):
         problems += [*_check_transforms(document), *TypeFlow(document, upstream).check()]
@@ -81,7 +81,7 @@ def check(
     return problems
 
 
-def _check_stores(document: Document, known: frozenset[str]) -> Iterator[Problem]:
+def check_stores(document: Document, known: frozenset[str]) -> Iterator[Problem]:
     """Report stores that nobody has configured."""
     for index, tool in enumerate(document.tools):
         for loc, node in () if tool.spec is None else walk(tool.spec, ("tools", index, "spec")):
