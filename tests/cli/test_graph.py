@@ -22,6 +22,19 @@ def texts(drawn: str) -> str:
     return "\n".join(ElementTree.fromstring(drawn).itertext())
 
 
+STATEFUL: dict[str, dict[str, Any]] = {
+    "timeout": {"durationMs": 500},
+    "retry": {"maxAttempts": 3},
+    "throttle": {"rate": 5, "windowMs": 1000},
+    "cache": {"keyPaths": ["$.id"], "ttlSeconds": 60},
+    "circuitBreaker": {"name": "c", "failureThreshold": 3, "failureWindowSeconds": 60, "resetTimeoutSeconds": 30},
+    "idempotent": {"keyPaths": ["$.id"]},
+    "deadLetter": {"deadLetterTool": "letters"},
+    "claimCheck": {"storeTool": "put", "retrieveTool": "get"},
+    "saga": {"allowVolatile": True},
+}
+
+
 @pytest.fixture
 def everything(folder: Path) -> Path:
     """A registry with one composition that uses every pattern."""
@@ -34,6 +47,8 @@ def everything(folder: Path) -> Path:
         {"filter": {"predicate": {"field": "$.title", "op": "ne", "value": "x"}}},
         {"scatterGather": {"targets": ["a", {"agent": {"name": "helper", "skill": "look"}}], "timeoutMs": 500}},
         {"pipeline": {"steps": [{"operation": {"composition": "other"}}]}},
+        *({kind: {"inner": "kept", **body}} for kind, body in STATEFUL.items() if kind != "saga"),
+        {"saga": {"steps": [{"name": "book", "action": "reserve", "compensate": "release"}], **STATEFUL["saga"]}},
     ]
     tools: list[Any] = [
         {"name": "all", "spec": {"pipeline": {"steps": [{"operation": step} for step in steps]}}},
@@ -67,11 +82,12 @@ def test_every_pattern_is_drawn(run: Run):
         "$.title ≠ 'x'",
         "within 0.5 s",
         "helper",
+        *STATEFUL,
     ]
     for text in said:
         assert text in drawn
         assert text in mermaid
-    assert len(CATALOGUE) == 9, "draw the new pattern, and name it here"
+    assert len(CATALOGUE) == 18, "draw the new pattern, and name it here"
 
 
 @pytest.mark.parametrize("inside", ["it", "__part"])

@@ -11,6 +11,7 @@ from tests.patterns.gateways import caller, outcome
 from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside
 from weft.gateway.policy import ToolFacts
+from weft.gateway.quotas import Quotas
 from weft.gateway.steps import Steps
 from weft.plan.compiler import compile_document
 from weft.ports import Invoke, ToolRef
@@ -42,7 +43,7 @@ class Guarding:
     def __init__(self, rights: Rights) -> None:
         scope: Any = rights
         self.calls: list[str] = []
-        self._steps = Steps(lambda: scope, Auditor(None), lambda ref: ToolFacts(ref.name))
+        self._steps = Steps(lambda: scope, Auditor(None), lambda ref: ToolFacts(ref.name), self.describe, Quotas)
 
     def bind(self, ref: ToolRef) -> Invoke:
         async def invoke(arguments: Any, call: Any) -> Any:

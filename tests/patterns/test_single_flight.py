@@ -9,7 +9,7 @@ import pytest
 
 from tests.patterns.gateways import cancelled, outcome
 from tests.patterns.stepped import settle
-from weft.errors import BudgetSpent, DeadlineExceeded, ExecutionFailed, TimedOut, ToolFailed, WeftError
+from weft.errors import BudgetSpent, DeadlineExceeded, ExecutionFailed, LimitExceeded, TimedOut, ToolFailed, WeftError
 from weft.patterns.single_flight import SingleFlight, again
 from weft.testing import down
 
@@ -74,6 +74,7 @@ OWN = [
     BudgetSpent("FanOutLimit", 1, "the call makes too many upstream calls"),
     DeadlineExceeded("'it' did not finish before its deadline"),
     ExecutionFailed("Tool 'x' may not be called for this caller", code="StepDenied"),
+    LimitExceeded("QuotaExceeded", 10, "quota 'x': too many calls in 60 s"),
 ]
 
 

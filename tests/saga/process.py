@@ -87,6 +87,8 @@ class Tools:
     def __init__(self, site: Site, points: Points) -> None:
         self._site = site
         self._points = points
+        self._known = set[str]()
+        self._read = 0
 
     def bind(self, ref: ToolRef) -> Invoke | None:
         async def invoke(arguments: Any, call: Any) -> Any:
@@ -109,8 +111,10 @@ class Tools:
     def _enter(self, tool: str, key: str, what: str, order: str) -> None:
         with self._site.ledger.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            again = any(json.loads(line)["key"] == key for line in file)
+            file.seek(self._read)
+            self._known |= {json.loads(line)["key"] for line in file}
+            self._read = file.tell()
+            again = key in self._known
             entry = {"tool": tool, "key": key, "what": "again" if again else what, "order": order}
             file.write(json.dumps(entry).encode() + b"\n")
             file.flush()
@@ -170,7 +174,9 @@ class Weft:
 
         document = w.compile(w.composition("order", "It.", saga(site.scenario))).document
         self.engine = Engine(compile(document, Kept()))
-        self.recovery = Recovery([mortal], compile, lambda who, tool: Customer(who), detach=self.engine.detach, every=0.2)
+        self.recovery = Recovery(
+            [mortal], compile, lambda who, tool: Customer(who), detach=self.engine.detach, every=0.2
+        )
         self.sagas = Sagas([mortal])
 
     async def call(self, id: str = "o1") -> str:
@@ -218,7 +224,7 @@ def recover(site: Site, begun: Event | None, last: int = 0, again: bool = False)
 
 
 def work(site: Site, ids: Sequence[str]) -> None:
-    """Begin many sagas, eight at once, and finish those of others; what the store's absence stops is asked for again."""
+    """Begin many sagas, eight at once, and finish those of others; what an absent store stops is asked for again."""
 
     async def main() -> None:
         async with opened(site) as store:

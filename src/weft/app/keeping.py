@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from dataclasses import dataclass
 
+from weft.app.operating import Operating
 from weft.app.stores import Stores
+from weft.app.watching import Watch
 from weft.config import Config
 from weft.gateway.callers import Inside, Nobody
 from weft.gateway.gateway import Gateway
@@ -13,10 +15,18 @@ from weft.gateway.policy import ToolFacts
 from weft.patterns.circuits import Circuits
 from weft.patterns.dead_letter_spool import Letterboxes
 from weft.ports import Caller, Principal, Store
-from weft.run.journal import Sagas
 from weft.run.recovery import Recovery
 from weft.run.spool import DeadLetters
 from weft.telemetry.signals import LoggedSignals
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What there is once the gateway is."""
+
+    operating: Operating
+    watch: Watch
+    tasks: list[asyncio.Task[None]]
 
 
 class Keeping:
@@ -30,10 +40,7 @@ class Keeping:
         """
         self.signals = LoggedSignals()
         self.stores = Stores(config.stores, signals=self.signals)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._gateway: Gateway | None = None
-        self._sagas = Sagas(self._shelves())
-        self._letters: DeadLetters | None = None
+        self._begun: Begun | None = None
 
     async def open(self) -> None:
         """Open the stores.
@@ -43,72 +50,57 @@ class Keeping:
         """
         await self.stores.open()
 
-    def begin(self, gateway: Gateway) -> None:
-        """Begin to finish sagas whose owner is gone, and to send letters that were not taken."""
-        self._gateway = gateway
-        engine, live = gateway.engine, gateway.live
+    def begin(self, gateway: Gateway) -> Watch:
+        """Begin to finish sagas whose owner is gone, to send letters that were not taken, and to watch."""
+        engine, live, signals, shelves = gateway.engine, gateway.live, self.signals, self._shelves()
+        clock, limits, detach = engine.clock, engine.limits, engine.detach
         recovery = Recovery(
-            self._shelves(),
-            live.compile,
-            caller_of,
-            detach=engine.detach,
-            clock=engine.clock,
-            limits=engine.limits,
-            signals=self.signals,
+            shelves, live.compile, caller_of, detach=detach, clock=clock, limits=limits, signals=signals
         )
-        self._letters = DeadLetters(
-            live.kept.of(Letterboxes),
-            caller_of,
-            detach=engine.detach,
-            clock=engine.clock,
-            limits=engine.limits,
-            signals=self.signals,
+        letters = DeadLetters(
+            live.kept.of(Letterboxes), caller_of, detach=detach, clock=clock, limits=limits, signals=signals
         )
-        self._tasks = [
+        operating = Operating(
+            shelves,
+            letters,
+            live.kept.of(Circuits),
+            recover=recovery.once,
+            clock=clock,
+            signals=signals,
+        )
+        watch = Watch(self.stores.all(), shelves, operating.circuits)
+        signals.on_event = watch.heard
+        tasks = [
             asyncio.create_task(recovery.run(), name="saga recovery"),
-            asyncio.create_task(self._letters.run(), name="dead letters"),
+            asyncio.create_task(letters.run(), name="dead letters"),
+            asyncio.create_task(watch.run(), name="state watch"),
         ]
+        self._begun = Begun(operating, watch, tasks)
+        return watch
 
     async def end(self) -> None:
-        """Stop both; what is under way is left to others."""
-        for task in self._tasks:
+        """Stop all that was begun; what is under way is left to others."""
+        if self._begun is None:
+            return
+        for task in self._begun.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._begun.tasks, return_exceptions=True)
+        await self._begun.operating.close()
 
     async def close(self) -> None:
         """Let the stores go."""
         await self.stores.close()
 
-    # What operators ask.
+    @property
+    def operating(self) -> Operating:
+        """What operators can ask, once it has begun."""
+        assert self._begun is not None, "begun"
+        return self._begun.operating
 
     @property
-    def sagas(self) -> Sagas:
-        """The sagas of all stores."""
-        return self._sagas
-
-    @property
-    def letters(self) -> DeadLetters:
-        """The letters that were not taken."""
-        assert self._letters is not None, "begun"
-        return self._letters
-
-    async def circuits(self) -> list[dict[str, Any]]:
-        """Return every circuit of this process."""
-        gateway = self._gateway
-        assert gateway is not None, "begun"
-        found = await gateway.live.kept.of(Circuits).list(gateway.engine.clock, self.signals)
-        return [one.to_json() for one in found]
-
-    async def reset_circuit(self, name: str) -> list[dict[str, Any]]:
-        """Close a circuit, and return it in all its scopes.
-
-        Raises:
-            NotFound: there is none of that name.
-        """
-        gateway = self._gateway
-        assert gateway is not None, "begun"
-        found = await gateway.live.kept.of(Circuits).reset(name, gateway.engine.clock, self.signals)
-        return [one.to_json() for one in found]
+    def watch(self) -> Watch | None:
+        """What is not well, once it has begun."""
+        return None if self._begun is None else self._begun.watch
 
     def _shelves(self) -> list[Store]:
         return [store for store in self.stores.all().values() if store.durable or store.shared]

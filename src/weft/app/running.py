@@ -31,6 +31,7 @@ from weft.doors.mcp.app import McpDoor
 from weft.doors.peers import Peers
 from weft.doors.plain import PlainDoor
 from weft.doors.sites import Site
+from weft.doors.state import StateDoor, answer_about_state
 from weft.errors import InputError, Problem, UpstreamUnavailable
 from weft.gateway.auditing import Auditor
 from weft.gateway.gateway import Gateway
@@ -142,7 +143,10 @@ class Running:
             self.log.warning(problem, store=name)
         await self.registry.start()
         await self.gateway.start()
-        self.keeping.begin(self.gateway)
+        watch = self.keeping.begin(self.gateway)
+        self.telemetry.metrics.state_counted_by(self.keeping.signals.figures, gauges=watch.gauges)
+        if self.peers is not None:
+            answer_about_state(self.peers, self.keeping.operating)
         if any(server.spec.required for server in self.gateway.pool.servers.values()):
             await self.gateway.ready()
             self._check_required()
@@ -238,7 +242,8 @@ class Running:
 
     def admin(self, sock: socket.socket) -> Listener:
         """Return the listener for operators."""
-        guard = admin_front(AdminDoor(self, peers=self.peers), health=self, metrics=self.metrics)
+        state = StateDoor(self.keeping.operating, peers=self.peers)
+        guard = admin_front(AdminDoor(self, state=state, peers=self.peers), health=self, metrics=self.metrics)
         return Listener(guard, sockets=[sock])
 
     # What operators ask.
@@ -250,6 +255,9 @@ class Running:
         if self._auditor.problem is not None:
             told["degraded"].append("audit")
             told["problems"].append(self._auditor.problem)
+        if self.keeping.watch is not None:
+            for key, found in self.keeping.watch.report().items():
+                told[key] += found
         if self.approval is not None:
             told["lock"] = self._unapproved()
             if self.approval.problem is not None:

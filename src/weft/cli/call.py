@@ -177,7 +177,8 @@ def _show_progress(params: dict[str, Any]) -> None:
 
 
 def _show_trace(answer: Answer, admin: str | None) -> None:
-    from weft.cli.trace import ADMIN, show_trace
+    from weft.cli.admin import ADMIN
+    from weft.cli.trace import show_trace
 
     if answer.trace_id is None:
         warn("the server told no trace id: it is no weft, or this tool was passed through")

@@ -33,6 +33,11 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "graph": "Draw a composition, as Mermaid or SVG.",
         "schema": "Print the JSON Schema of documents, or of weft.yaml.",
     },
+    "Operate": {
+        "saga": "List sagas; go on with those that are stuck, or give them up.",
+        "dlq": "List dead letters, and send them again.",
+        "circuit": "List circuits, close them or hold them open.",
+    },
     "Govern": {
         "lock": "Approve the tools of all servers as they are now.",
         "diff": "Tell what changed between two registries or two locks.",

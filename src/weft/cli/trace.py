@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from weft.cli.output import as_json, fail, plain, result
-from weft.errors import InputError, NotFound, UpstreamProtocolError, UpstreamUnavailable, WeftError
+from weft.cli.admin import admin_options, failing, fetched
+from weft.cli.output import as_json, plain, result
+from weft.errors import InputError, NotFound, UpstreamProtocolError
 from weft.ports import is_array, is_object
-
-ADMIN = "http://127.0.0.1:15001"
-PATIENCE = 10.0
 
 
 @click.command(
@@ -24,14 +19,13 @@ PATIENCE = 10.0
 )
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--last", is_flag=True, help="The most recent call, instead of an ID.")
-@click.option("--admin", default=ADMIN, show_default=True, metavar="URL", help="The admin listener of the gateway.")
-@click.option("--json", "json_", is_flag=True, help="Print it as the gateway told it.")
+@admin_options
 def command(id_: str | None, last: bool, admin: str, json_: bool) -> None:
     """Print what a recent call through the gateway did: each step as a tree, with times.
 
     The ID is in every result of a composition (`_meta`, "weft/traceId"), and `weft call --json` prints it.
     """
-    try:
+    with failing(json_=json_):
         if (id_ is None) is not last:
             raise InputError("give the ID of a trace, or --last", code="NoTrace")
         wanted = id_ or last_id(admin)
@@ -39,8 +33,6 @@ def command(id_: str | None, last: bool, admin: str, json_: bool) -> None:
             result(as_json(calls_of(admin, wanted)))
         else:
             show_trace(admin, wanted, show=result)
-    except WeftError as error:
-        fail(error, json_=json_, code=2 if isinstance(error, InputError) else 1)
 
 
 def show_trace(admin: str, id_: str, *, show: Callable[[str], None]) -> None:
@@ -93,22 +85,12 @@ def asked(admin: str, path: str, *, missing: str) -> Any:
         NotFound: it knows nothing of the kind.
         UpstreamUnavailable: there is none at that URL.
     """
-    # A proxy of the environment must not come between this machine and itself.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(admin.rstrip("/") + path, timeout=PATIENCE) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code == 404:
-                raise NotFound("Trace", missing) from None
-            raise UpstreamProtocolError(admin, f"it answered {error.code}") from None
-    except OSError as error:
-        failed = UpstreamUnavailable(admin, str(getattr(error, "reason", error)))
-        failed.hint = "`weft serve` opens it on port 15001; --admin names another"
-        raise failed from None
-    except ValueError:
-        raise UpstreamProtocolError(admin, "it answered something that is not JSON") from None
+    status, told = fetched(admin, path)
+    if status == 404:
+        raise NotFound("Trace", missing)
+    if status >= 400:
+        raise UpstreamProtocolError(admin, f"it answered {status}")
+    return told
 
 
 def _listed(told: Any, key: str, admin: str) -> list[dict[str, Any]]:

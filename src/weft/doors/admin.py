@@ -1,4 +1,4 @@
-"""The admin listener, on loopback only: reload, recent traces, the state of upstreams; of all workers together."""
+"""The admin listener, on loopback only: reload, traces, upstreams, state; of all workers together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 from weft.doors.asgi import Receive, Scope, Send, answer_json, refuse
 from weft.doors.peers import Peers
+from weft.doors.state import StateDoor, is_state, status_of
 from weft.errors import WeftError, shown
 
 TRACES = 100
@@ -57,13 +58,17 @@ def answer_peers(peers: Peers, operations: Operations) -> None:
 class AdminDoor:
     """An ASGI application for operators; put it behind a Guard of its own, whose site is loopback."""
 
-    def __init__(self, operations: Operations, *, peers: Peers | None = None) -> None:
+    def __init__(self, operations: Operations, *, state: StateDoor | None = None, peers: Peers | None = None) -> None:
         self._operations = operations
+        self._state = state
         self._peers = peers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         path, method = scope["path"].rstrip("/"), scope["method"]
+        if self._state is not None and is_state(path):
+            await self._state(scope, receive, send)
+            return
         allowed = "POST" if path == "/reload" else "GET"
         if method != allowed:
             headers = [(b"allow", allowed.encode())]
@@ -72,7 +77,7 @@ class AdminDoor:
         try:
             status, told = await self._do(path, scope["query_string"])
         except WeftError as error:
-            status, told = 400 if error.origin == "caller" else 503, {"error": error.to_json()}
+            status, told = status_of(error), {"error": error.to_json()}
         await answer_json(send, status, told)
 
     async def _do(self, path: str, query: bytes) -> tuple[int, dict[str, Any]]:

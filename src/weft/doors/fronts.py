@@ -9,6 +9,7 @@ from weft.doors.health import Health, Metrics, health_routes
 from weft.doors.identified import ProtectedResource, origin_of
 from weft.doors.load import Load
 from weft.doors.sites import Site
+from weft.doors.state import STATE_PATHS
 from weft.gateway.challenges import WELL_KNOWN
 from weft.gateway.identity import Authenticators
 
@@ -56,5 +57,7 @@ def public_front(
 
 def admin_front(admin: AdminDoor, *, health: Health, metrics: Metrics | None = None) -> Guard:
     """Return what operators have, under loopback names only."""
-    routes = {"/reload": admin, "/traces": admin, "/upstreams": admin, **health_routes(health, metrics=metrics)}
-    return Guard(routes, prefixes={"/traces/": admin}, site=Site())
+    paths = ("/reload", "/traces", "/upstreams", *STATE_PATHS)
+    routes = {**dict.fromkeys(paths, admin), **health_routes(health, metrics=metrics)}
+    prefixes = dict.fromkeys(("/traces/", *(f"{path}/" for path in STATE_PATHS)), admin)
+    return Guard(routes, prefixes=prefixes, site=Site())

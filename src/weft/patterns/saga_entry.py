@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import uuid
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,7 +22,6 @@ from weft.ports import Store
 
 FIRST_LOOK = 0.05
 LONGEST_LOOK = 1.0
-OWNER = f"{os.uname().nodename}:{os.getpid()}"
 MAX_ID = 512
 
 
@@ -43,7 +43,7 @@ class Live:
 
 def new_owner() -> str:
     """Return a name for a new owner of a saga, which no other has."""
-    return f"{OWNER}:{uuid.uuid4().hex[:12]}"
+    return f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

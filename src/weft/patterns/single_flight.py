@@ -12,7 +12,7 @@ from weft.errors import BudgetSpent, DeadlineExceeded, TimedOut, WeftError
 T = TypeVar("T")
 E = TypeVar("E", bound=WeftError)
 
-OWN_CODES = frozenset({"StepDenied"})
+OWN_CODES = frozenset({"StepDenied", "QuotaExceeded"})
 """What is refused to one caller says nothing about the others."""
 
 

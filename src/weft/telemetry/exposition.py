@@ -11,6 +11,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from weft.telemetry.metrics import BOUNDS, merge
+from weft.telemetry.signals import COUNTED
 
 _COUNTS: Final = (
     ("weft_requests", "requests", ("method", "outcome"), "Requests of clients, by MCP method."),
@@ -27,6 +28,11 @@ _GAUGES: Final = (
     ("weft_snapshot_generation", "generation", "Generation of the registry that every worker serves."),
     ("weft_loop_lag_seconds", "loop_lag", "How late the event loop was when last looked at; the worst worker."),
 )
+_STATE_GAUGES: Final = {
+    "circuit_open": "Whether a circuit is open, in any worker or scope.",
+    "sagas_stuck": "Sagas that wait for an operator.",
+    "store_away": "Whether any worker cannot reach the store.",
+}
 _PROCESS_GAUGES: Final = (
     ("process_resident_memory_bytes", "resident_bytes", "Resident memory size in bytes."),
     ("process_virtual_memory_bytes", "virtual_bytes", "Virtual memory size in bytes."),
@@ -62,6 +68,8 @@ class _Snapshot(Collector):
         for name, key, about in _GAUGES:
             yield GaugeMetricFamily(name, about, value=figures[key])
         yield CounterMetricFamily("weft_loop_blocked", "How often the event loop hung.", value=figures["loop_blocked"])
+        yield from _families(CounterMetricFamily, COUNTED, figures["state"])
+        yield from _families(GaugeMetricFamily, _STATE_GAUGES, figures["gauges"])
         yield from _process(figures["process"])
 
 
@@ -76,6 +84,21 @@ def _counters(figures: Mapping[str, Any]) -> Iterator[Metric]:
         family = CounterMetricFamily(name, about, labels=(label,))
         for value, count in figures[key].items():
             family.add_metric((value,), count)
+        yield family
+
+
+def _families(
+    kind: type[CounterMetricFamily | GaugeMetricFamily], about: Mapping[str, str], rows: Iterable[Any]
+) -> Iterator[Metric]:
+    """Yield a family for each name; what a row has no label for is empty there."""
+    found: dict[str, list[tuple[Mapping[str, str], float]]] = {name: [] for name in about}
+    for name, labels, number in rows:
+        found.setdefault(name, []).append((labels, number))
+    for name, samples in found.items():
+        named = sorted({label for labels, _ in samples for label in labels})
+        family = kind(f"weft_{name}", about.get(name, "Counted by patterns and stores."), labels=named)
+        for labels, number in samples:
+            family.add_metric([labels.get(label, "") for label in named], number)
         yield family
 
 

@@ -45,6 +45,8 @@ class Metrics:
         self._findings: defaultdict[str, int] = _counts()
         self._reloads: defaultdict[str, int] = _counts()
         self._elsewhere: list[Callable[[], Mapping[str, int]]] = []
+        self._state: Callable[[], list[list[Any]]] = list
+        self._gauges: Callable[[], list[list[Any]]] = list
 
     def know(self, tools: Iterable[str]) -> None:
         """Take the names of all tools that there are now; only these become labels."""
@@ -90,6 +92,15 @@ class Metrics:
         """Count a call that is not as the registry foresees, by what is strange about it."""
         self._findings[code] += 1
 
+    def state_counted_by(
+        self, counts: Callable[[], list[list[Any]]], *, gauges: Callable[[], list[list[Any]]] = list
+    ) -> None:
+        """Take what patterns and stores count from where it is counted: rows of name, labels and number.
+
+        Of `gauges` the largest of all workers is shown.
+        """
+        self._state, self._gauges = counts, gauges
+
     def reloaded(self, result: str, *, generation: int) -> None:
         """Count a reload ("ok", "unchanged" or "failed") and take the generation that is served now."""
         self._reloads[result] += 1
@@ -107,6 +118,8 @@ class Metrics:
             "limits": _sum([self._limits, *(counts() for counts in self._elsewhere)]),
             "findings": dict(self._findings),
             "reloads": dict(self._reloads),
+            "state": self._state(),
+            "gauges": self._gauges(),
             "in_flight": self.in_flight,
             "generation": self.generation,
             "loop_lag": self.loop_lag,
@@ -136,6 +149,8 @@ def merge(snapshots: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "limits": _sum(one["limits"] for one in given),
         "findings": _sum(one["findings"] for one in given),
         "reloads": _sum(one["reloads"] for one in given),
+        "state": _rows((one["state"] for one in given), sum),
+        "gauges": _rows((one["gauges"] for one in given), max),
         "in_flight": sum(one["in_flight"] for one in given),
         # A generation counts as served when every worker serves it.
         "generation": min(one["generation"] for one in given),
@@ -153,6 +168,15 @@ def _sum(counts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for one in counts:
         total.update(one)
     return dict(total)
+
+
+def _rows(workers: Iterable[list[list[Any]]], put_together: Callable[[list[Any]], Any]) -> list[list[Any]]:
+    """Return rows of name, labels and number, of which each name with its labels is there once."""
+    found: defaultdict[tuple[str, tuple[tuple[str, str], ...]], list[Any]] = defaultdict(list)
+    for rows in workers:
+        for name, labels, number in rows:
+            found[name, tuple(sorted(labels.items()))].append(number)
+    return [[name, dict(labels), put_together(numbers)] for (name, labels), numbers in found.items()]
 
 
 def _least(gauges: Iterable[Mapping[str, int]]) -> dict[str, int]:
