@@ -134,6 +134,10 @@ class Principal:
             made = ":".join((self.method, *(quote(part, safe="@ ") for part in parts)))
         object.__setattr__(self, "id", made)
 
+    def __hash__(self) -> int:
+        # Asked for in every call: the id says nearly all, and its own hash is remembered.
+        return hash(self.id)
+
     @property
     def agent(self) -> str | None:
         """The agent as `name@version`, for people."""

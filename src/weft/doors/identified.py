@@ -19,7 +19,7 @@ from weft.doors.asgi import (
 )
 from weft.errors import NotFound
 from weft.gateway.challenges import WELL_KNOWN, challenge, metadata
-from weft.gateway.identity import Authenticators, without_identity
+from weft.gateway.identity import Authenticators, parted
 from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
 from weft.ports import Principal
 
@@ -53,21 +53,24 @@ async def identify(authenticators: Authenticators, scope: Scope) -> Principal:
         Unauthenticated: it does not prove that.
         BadIdentityHeader: it says so in a way that it may not.
     """
+    peer = (scope["client"] or (None,))[0]
+    said, rest = parted(scope["headers"])
     query: bytes = scope["query_string"]
     look = partial(
         authenticators.identify,
-        scope["headers"],
-        (scope["client"] or (None,))[0],
+        said,
+        peer,
         method=scope["method"],
         target=scope["raw_path"] + (b"?" + query if query else b""),
         certificate=scope.get(CERTIFICATE),
         common_name=scope.get(COMMON_NAME),
     )
-    principal = await look()
+    known = authenticators.remembered(said, peer) if CERTIFICATE not in scope else None
+    principal = await look() if known is None else known
     if principal.method in ("jwt", "key"):
         # Streams last: what proves a caller may not hold as long.
         scope.setdefault("state", {})[AGAIN] = look
-    scope["headers"] = without_identity(scope["headers"])
+    scope["headers"] = rest
     scope.setdefault("state", {})[PRINCIPAL] = principal
     return principal
 

@@ -16,6 +16,8 @@ from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
 from weft.ports import ANONYMOUS, Principal
 
 Headers = Sequence[tuple[bytes, bytes]]
+Said = tuple[tuple[bytes, bytes], ...]
+"""The headers of a request that say who calls."""
 CREDENTIALS = frozenset((b"authorization", b"x-api-key"))
 FORWARDED = (b"x-forwarded-", b"forwarded", b"x-real-ip")
 IDENTITY = (b"x-agent-", b"x-caller-agent", b"x-forwarded-client-cert")
@@ -78,7 +80,7 @@ class Authenticators:
         self._anonymous = anonymous
         self._reject_untrusted = reject_untrusted
         self._now = now
-        self._known: dict[tuple[tuple[bytes, bytes], ...], tuple[Principal, float]] = {}
+        self._known: dict[Said, tuple[Principal, float]] = {}
 
     @property
     def admits_anonymous(self) -> bool:
@@ -136,10 +138,9 @@ class Authenticators:
             Unauthenticated: a credential does not hold, two disagree, or there must be one (401).
             BadIdentityHeader: headers say who calls that may not, or not like this (400).
         """
-        remembers = certificate is None and not (self._proxies is not None and self._proxies.has(peer))
-        said = tuple(pair for pair in headers if is_identity(pair[0])) if remembers else ()
-        if remembers and (known := self._known.get(said)) is not None and self._now() < known[1]:
-            return known[0]
+        said, _ = parted(headers)
+        if certificate is None and (known := self.remembered(said, peer)) is not None:
+            return known
         try:
             told = _told(headers)
             asserted = self._asserted(told, Sent(peer, method, target, certificate))
@@ -154,11 +155,19 @@ class Authenticators:
             self.on_refused(error.message)
             raise
         principal = found or self.nobody()
-        if remembers:
+        if certificate is None and not self._is_proxy(peer):
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[said] = principal, self._now() + MOMENT
         return principal
+
+    def remembered(self, said: Said, peer: str | None) -> Principal | None:
+        """Return who has said the same a moment ago, in headers that `is_identity`; never of what a proxy says."""
+        known = self._known.get(said)
+        return known[0] if known is not None and self._now() < known[1] and not self._is_proxy(peer) else None
+
+    def _is_proxy(self, peer: str | None) -> bool:
+        return self._proxies is not None and self._proxies.has(peer)
 
     def _refusal(self, error: Unauthenticated) -> Unauthenticated:
         """Count a refusal; the first for a reason is told, since the client is not told any."""
@@ -176,7 +185,7 @@ class Authenticators:
 
     def _asserted(self, told: _Told, sent: Sent) -> Principal | None:
         """Return who the identity headers say calls, as far as they count here."""
-        is_proxy = self._proxies is not None and self._proxies.has(sent.peer)
+        is_proxy = self._is_proxy(sent.peer)
         if told.odd is not None and (is_proxy or self._self_asserted or self._reject_untrusted):
             raise BadIdentityHeader(told.odd, hint="send each identity header once, as X-Agent-Name is written")
         if not told.identity and told.odd is None:
@@ -229,9 +238,13 @@ def is_identity(name: bytes) -> bool:
     return name[:1] in _INITIALS and _dashed(name).startswith(_HIDDEN)
 
 
-def without_identity(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """Return the headers that other code may see: neither credentials nor what says who calls or from where."""
-    return [(name, value) for name, value in headers if not is_identity(name)]
+def parted(headers: Headers) -> tuple[Said, list[tuple[bytes, bytes]]]:
+    """Return the headers that say who calls, or prove it, and those that other code may see."""
+    said: list[tuple[bytes, bytes]] = []
+    rest: list[tuple[bytes, bytes]] = []
+    for pair in headers:
+        (said if is_identity(pair[0]) else rest).append(pair)
+    return tuple(said), rest
 
 
 def _told(headers: Headers) -> _Told:

@@ -34,6 +34,10 @@ class ToolFacts:
     own_name: str | None = None
     """What its server calls it, where it is served under another name because somebody else's has the same."""
 
+    def __hash__(self) -> int:
+        # Asked for in every call, and name and version say nearly all.
+        return hash((self.name, self.version))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every name that a rule may mean it by."""
