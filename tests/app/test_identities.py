@@ -10,7 +10,8 @@ import pytest
 
 from tests.gateway.issuing import AUDIENCE, ISSUER, Issuer
 from tests.upstreams.listening import listening
-from weft.app.identities import authenticators_of, policy_of, quotas_of, rules_of
+from weft.app.access import policy_of, quotas_of, rules_of
+from weft.app.identities import authenticators_of
 from weft.config.identity import Identity, PolicyRule, QuotaRule
 from weft.config.secrets import Secret
 from weft.config.sections import Egress, RuntimeChecks

@@ -1,21 +1,17 @@
-"""From the sections about callers to what checks them: authenticators, the policy, quotas."""
+"""From the section about callers to what tells who they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 from weft.app.registries import address_rule
-from weft.config.identity import Claims, Identity, Jwt, PolicyRule, QuotaRule, TrustedProxies
-from weft.config.sections import Egress, RuntimeChecks
+from weft.config.identity import Claims, Identity, Jwt, TrustedProxies
+from weft.config.sections import Egress
 from weft.gateway.identity import Authenticators
 from weft.gateway.jwks import KeySet
 from weft.gateway.jwt import ClaimNames, Tokens, Trusted
 from weft.gateway.keys import ApiKeys, KeyFile
-from weft.gateway.policy import Policy, Rule
 from weft.gateway.proxies import AgentAt, Proxies, nobody_at
-from weft.gateway.quotas import Quota, Quotas
-from weft.gateway.scope import Rules
 from weft.upstreams.egress import network
 from weft.upstreams.httpfetch import fetch
 
@@ -42,44 +38,6 @@ def authenticators_of(
         anonymous=identity.admits_anonymous(loopback=loopback),
         reject_untrusted=identity.on_untrusted_identity_header == "reject",
     )
-
-
-def policy_of(rules: Iterable[PolicyRule]) -> Policy:
-    """Return the policy."""
-    made = (
-        Rule(
-            name=one.name,
-            effect=one.effect,
-            when=one.when,
-            tools=one.tools,
-            servers=one.servers,
-            caller_must_also_have=one.caller_must_also_have,
-        )
-        for one in rules
-    )
-    return Policy(made)
-
-
-def rules_of(given: RuntimeChecks, *, loopback: bool) -> Rules:
-    """Return what is done about callers that are not known; where others reach it, they are denied unless written."""
-    written = "unknown_caller" in given.model_fields_set
-    return Rules(
-        unknown_caller=given.unknown_caller if loopback or written else "deny",
-        undeclared_dependency=given.undeclared_dependency,
-        written=written,
-        loopback=loopback,
-    )
-
-
-def quotas_of(quotas: Iterable[QuotaRule]) -> Quotas:
-    """Return the quotas."""
-    made = (
-        Quota(
-            name=one.name, calls=one.calls, per=one.per, burst=one.burst, tools=one.tools, agents=one.agents, by=one.by
-        )
-        for one in quotas
-    )
-    return Quotas(made)
 
 
 def _tokens(given: Jwt, egress: Egress) -> Tokens:

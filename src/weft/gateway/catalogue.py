@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,13 +73,25 @@ def build(
 def prefixed_refs(document: Document, pool: Pool, on_collision: OnCollision) -> dict[str, ToolRef]:
     """Return the tools of servers that are served under another name than their own, by that name."""
     offers = [Offer(tool.name, REGISTRY, ToolRef(tool.name), owned=True) for tool in newest_tools(document)]
-    for server in pool.servers.values():
+    for server, name, _ in _undescribed(document, pool):
         spec = server.spec
-        for tool in server.inventory.tools:
-            name = str(tool.get("name"))
-            offers.append(Offer(name, spec.key, ToolRef(name, spec.name, spec.version)))
+        offers.append(Offer(name, spec.key, ToolRef(name, spec.name, spec.version)))
     served, _ = named(offers, on_collision=on_collision, what="tool")
     return {name: offer.thing for name, offer in served.items() if name != offer.name}
+
+
+def _undescribed(document: Document, pool: Pool) -> Iterator[tuple[Server, str, dict[str, Any]]]:
+    """Yield the tools of servers, but for those that the registry describes anew under their own names."""
+    described = {
+        (server.spec.key, ref.name)
+        for tool in document.tools
+        if tool.spec is None and tool.output_transform is None and (ref := made_of(tool)).name == tool.name
+        if (server := pool.find(ref)) is not None
+    }
+    for server in pool.servers.values():
+        for listed in server.inventory.tools:
+            if (server.spec.key, (name := str(listed.get("name")))) not in described:
+                yield server, name, listed
 
 
 def _finding(pool: Pool) -> Find:
@@ -98,7 +110,6 @@ def _tools(
 ) -> tuple[dict[str, Tool], dict[tuple[str, str], Tool], list[str]]:
     offers: list[Offer[Tool]] = []
     older: dict[tuple[str, str], Tool] = {}
-    replaced = set[tuple[str, str]]()
     tools = Tools(document)
     for index, definition in enumerate(document.tools):
         if definition.internal:
@@ -110,14 +121,8 @@ def _tools(
             offers.append(Offer(tool.name, REGISTRY, tool, owned=True))
         elif definition.version is not None:
             older[definition.name, definition.version] = tool
-        if tool.server is not None and tool.upstream_name == tool.name:
-            replaced.add((tool.server.spec.key, tool.name))
-    for server in pool.servers.values():
-        for listed in server.inventory.tools:
-            name = str(listed.get("name"))
-            # A tool that the registry describes anew under its own name is one tool, not two.
-            if (server.spec.key, name) not in replaced:
-                offers.append(Offer(name, server.spec.key, made.raw(server, name, listed)))
+    for server, name, listed in _undescribed(document, pool):
+        offers.append(Offer(name, server.spec.key, made.raw(server, name, listed)))
     served, problems = named(offers, on_collision=on_collision, what="tool")
     return {name: _under(name, offer.thing) for name, offer in served.items()}, older, problems
 
