@@ -111,7 +111,7 @@ async def test_a_composition_that_knew_the_tool_does_not_reach_it_any_more():
         async with pooled(ServerSpec(name="shop", url=url), admit=judge) as told:
             who = told.pool.bind(ToolRef("who", server="shop"))
             assert who is not None
-            on_behalf: Any = SimpleNamespace(deadline=soon(), root=SimpleNamespace(context=None))
+            on_behalf: Any = SimpleNamespace(deadline=soon(), root=SimpleNamespace(context=None), keys=None)
             assert await who({}, on_behalf)
             judge.held.add("who")
             told.pool.recheck()
