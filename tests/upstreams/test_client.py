@@ -204,7 +204,6 @@ def endless(message: dict[str, Any]) -> dict[str, Any]:
         ({"tools": [], "nextCursor": "a"}, "same cursor twice"),
         ({"tools": [], "nextCursor": 7}, "no string"),
         ({"tools": {}}, "without a list of tools"),
-        ({"tools": ["echo"]}, "without a list of tools"),
         ({}, "without a list of tools"),
     ],
 )
@@ -212,6 +211,11 @@ async def test_pages_that_do_not_end_or_are_none_are_refused(answer: Any, reason
     client = await connected(Script(tools_list=answer))
     with pytest.raises(UpstreamProtocolError, match=reason):
         await client.list_tools(deadline=soon())
+
+
+async def test_an_item_that_is_nothing_does_not_cost_the_others():
+    client = await connected(Script(tools_list={"tools": ["echo", None, {"name": "look"}, 7]}))
+    assert [tool["name"] for tool in await client.list_tools(deadline=soon())] == ["look"]
 
 
 @pytest.mark.parametrize("last", [{}, {"nextCursor": None}, {"nextCursor": ""}])

@@ -25,9 +25,10 @@ async def all_pages(
     while True:
         told = await page(params)
         items: object = told.get(key)
-        if not is_array(items) or not all(map(is_object, items)):
+        if not is_array(items):
             raise UpstreamProtocolError(server, f"{method} without a list of {key}: {shown(items)}")
-        found += items
+        # One item that is nothing must not cost all the others.
+        found += [item for item in items if is_object(item)]
         cursor: object = told.get("nextCursor")
         if cursor is None or cursor == "":
             return found
