@@ -38,9 +38,33 @@ AGENTS = """
     support@2.1.0     payment_refund  there is no charge 'C1'
     support@2.1.0     no_such_tool    Unknown tool: no_such_tool
 """
+ORDERED = """
+  reserve_inventory  DONE
+  charge_payment     DONE
+  ship_order         DONE
+  Its result: order_id=o1 reservation_id=R-1 charge_id=C-1 shipment_id=S-1
+"""
+UNDONE = """
+  reserve_inventory  COMPENSATED
+  charge_payment     COMPENSATED
+  ship_order         FAILED
+  What is left of it: C-2 refunded, no parcel; 3 of HIVE-1 in stock
+"""
+CUT_OFF = """
+  How far it had come:
+    reserve_inventory  DONE
+    charge_payment     DONE
+    ship_order         STARTED
+"""
+FINISHED = """
+    reserve_inventory  DONE
+    charge_payment     DONE
+    ship_order         DONE  after 2 attempts
+  What is left of it: C-3 charged, S-2 shipped; 2 of HIVE-1 in stock
+"""
 
 
-@pytest.mark.req("ALG-52", "REG-34", "REG-40")
+@pytest.mark.req("ALG-52", "REG-34", "REG-40", "REG-59", "STA-41", "STA-44")
 def test_the_demo_composes_real_servers_drops_the_source_that_fails_and_gives_each_agent_its_tools(tmp_path: Path):
     began = time.monotonic()
     done = process("demo", cwd=tmp_path)
@@ -56,6 +80,13 @@ def test_the_demo_composes_real_servers_drops_the_source_that_fails_and_gives_ea
     assert warning.endswith("the news archive is closed for repairs")
     assert "weft demo --serve" in second
     assert AGENTS in second
+    assert ORDERED in second
+    undoing = second.partition("\n5. ")[2].partition("\n6. ")[0]
+    assert UNDONE in undoing
+    assert undoing.index("├─ undo_charge_payment") < undoing.index("└─ undo_reserve_inventory"), "in reverse"
+    third = second.partition("\n6. ")[2]
+    assert CUT_OFF in third
+    assert FINISHED in third.partition("Asked for again at the first gateway")[2]
     assert "\x1b" not in done.stdout, "no colours where there is no terminal"
     assert list(tmp_path.iterdir()) == []
 
@@ -69,14 +100,16 @@ def test_pages_show_of_the_agents_what_the_demo_prints(page: str):
     assert [line for line in shown if line not in printed] == []
 
 
-def test_the_demo_as_json_has_both_runs_with_their_traces_and_both_agents(tmp_path: Path):
+def test_the_demo_as_json_has_both_runs_with_their_traces_both_agents_and_three_orders(tmp_path: Path):
     done = process("demo", "--json", "--topic", "street lamps", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     well, failing = told["runs"]
     assert (len(told["servers"]), well["warnings"], len(failing["warnings"])) == (SERVERS, [], 1)
     assert (
-        {"research_pipeline", "search_in", "web_search", "internal_docs"} == set(told["composed"]) <= set(told["tools"])
+        {"research_pipeline", "search_in", "web_search", "internal_docs", "order_saga"}
+        == set(told["composed"])
+        <= set(told["tools"])
     )
     assert well["trace"]["step"] == "research_pipeline"
     assert any("lamps" in one["url"] for one in well["value"]["sources"])
@@ -85,6 +118,26 @@ def test_the_demo_as_json_has_both_runs_with_their_traces_and_both_agents(tmp_pa
     assert set(researcher["tools"]) & set(support["tools"]) == {"internal_docs"}
     assert {*researcher["tools"], *support["tools"]} < set(told["tools"])
     assert [one["path"] for one in support["found"]] == [one["path"] for one in researcher["found"]][:3] != []
+    assert {name: one["saga"]["status"] for name, one in told["saga"].items()} == {
+        "well": "COMPLETED",
+        "refused": "COMPENSATED",
+        "killed": "COMPLETED",
+    }
+    assert told["saga"]["refused"]["trace"]["step"] == "order_saga"
+    begun = told["saga"]["killed"]["killed"]
+    owner = told["saga"]["killed"]["saga"]["owner"].split(":")[-2]
+    assert int(owner) != begun["pid"], "another process has finished it"
+
+
+@pytest.mark.parametrize("page", ["docs/first-five-minutes.md", "README.md"])
+def test_pages_show_of_the_orders_what_the_demo_prints(page: str):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    steps = re.compile(r" +((reserve_inventory|charge_payment|ship_order) +[A-Z]|What is left of it)")
+    lines = [line.strip() for line in text.splitlines()]
+    shown = [line for line in lines if steps.match(f" {line}")]
+    printed = [line.strip() for line in (ORDERED + UNDONE + CUT_OFF + FINISHED).splitlines()]
+    assert len(shown) >= 7
+    assert [line for line in shown if line not in printed] == []
 
 
 @contextmanager
@@ -116,7 +169,7 @@ def test_serve_keeps_it_up_for_any_client_until_ctrl_c(tmp_path: Path):
         called = process("call", "search_in", "query=lamps", "where=papers", "--url", url, cwd=tmp_path)
         assert json.loads(called.stdout)[0]["arxiv_id"] == "2409.00303", called.stderr
         listed = process("tools", "--url", url, "--view", "orders", cwd=tmp_path)
-        assert len(listed.stdout.splitlines()) == 10
+        assert len(listed.stdout.splitlines()) == 12
         hidden = process("tools", "--url", url, "--view", "research", cwd=tmp_path)
         names = [line.split()[0] for line in hidden.stdout.splitlines()]
         assert names == ["get_document", "research_pipeline", "search_in"], "search_documents is raw, and hidden"

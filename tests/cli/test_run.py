@@ -224,3 +224,24 @@ def test_servers_of_a_config_have_the_tools(tmp_path: Path):
     wrong = process("run", "serch_documents", "-c", config, cwd=tmp_path)
     assert wrong.returncode == 2
     assert "did you mean 'search_documents'?" in wrong.stderr
+
+
+KEPT = {"idempotent": {"inner": "echo", "keyPaths": ["$.id"], "store": "kept", "onDuplicate": "error"}}
+
+
+def test_what_patterns_keep_is_forgotten_after_the_run_unless_settings_name_a_store(run: Run, folder: Path):
+    tools = [{"name": "once", "spec": KEPT}]
+    (folder / "registry.json").write_text(json.dumps({"schemaVersion": "1.0", "tools": tools}))
+    (folder / "answers.yaml").write_text("echo: done\n")
+    order = ("run", "once", "--mock", "answers.yaml", "--input", '{"id": 1}')
+    assert [run(*order).exit_code for _ in range(2)] == [0, 0]
+    (folder / "weft.yaml").write_text("stores: {kept: {type: sqlite, path: kept.db}}\n")
+    with_store = (*order, "-c", "weft.yaml")
+    assert run(*with_store).exit_code == 0
+    again = run(*with_store)
+    assert again.exit_code == 1
+    assert "Duplicate request detected" in again.stderr
+    (folder / "weft.yaml").write_text("stores: {kep: {type: memory}}\n")
+    missing = run(*with_store)
+    assert missing.exit_code == 2
+    assert "Store 'kept' not configured; did you mean 'kep'?" in missing.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -37,15 +38,15 @@ def test_what_is_not_there_cannot_be_reserved(sku: str, quantity: int, told: str
     assert left(inventory) == 4
 
 
-def test_a_key_makes_a_change_once():
+async def test_a_key_makes_a_change_once():
     inventory, payment, shipping = Inventory(MEMORY), Payment(MEMORY), Shipping(MEMORY)
     first = inventory.inventory_reserve("o1", "HIVE-1", 1, idempotency_key="k")
     assert inventory.inventory_reserve("o1", "HIVE-1", 1, idempotency_key="k") == first
     assert left(inventory) == 3
     assert payment.payment_charge("o1", 9, idempotency_key="k") == payment.payment_charge("o1", 9, idempotency_key="k")
     assert len(payment.payment_charges()) == 1
-    shipped = shipping.shipping_create("o1", "Main St", idempotency_key="k")
-    assert shipping.shipping_create("o1", "Main St", idempotency_key="k") == shipped
+    shipped = await shipping.shipping_create("o1", "Main St", idempotency_key="k")
+    assert await shipping.shipping_create("o1", "Main St", idempotency_key="k") == shipped
     assert len(shipping.shipping_list("o1")) == 1
 
 
@@ -57,22 +58,32 @@ def test_a_key_with_other_arguments_is_refused():
     assert [one["amount"] for one in payment.payment_charges()] == [9]
 
 
-def test_a_change_that_failed_may_be_tried_again_under_its_key():
+async def test_a_change_that_failed_may_be_tried_again_under_its_key():
     shipping = Shipping(MEMORY)
     shipping.shipping_refuse(True, "snow")
     with pytest.raises(ToolFailed, match="takes no parcels: snow"):
-        shipping.shipping_create("o1", "Main St", idempotency_key="k")
+        await shipping.shipping_create("o1", "Main St", idempotency_key="k")
     shipping.shipping_refuse(False)
-    assert shipping.shipping_create("o1", "Main St", idempotency_key="k")["status"] == "shipped"
+    assert (await shipping.shipping_create("o1", "Main St", idempotency_key="k"))["status"] == "shipped"
 
 
-def test_charges_and_shipments_can_be_undone_twice():
+async def test_charges_and_shipments_can_be_undone_twice():
     payment, shipping = Payment(MEMORY), Shipping(MEMORY)
-    charge, parcel = payment.payment_charge("o1", 9), shipping.shipping_create("o1", "Main St")
+    charge, parcel = payment.payment_charge("o1", 9), await shipping.shipping_create("o1", "Main St")
     for _ in range(2):
         assert payment.payment_refund(charge["charge_id"])["status"] == "refunded"
         assert shipping.shipping_cancel(parcel["shipment_id"])["status"] == "cancelled"
     assert payment.payment_charges("o1")[0]["status"] == "refunded"
+
+
+async def test_a_parcel_that_waits_is_taken_when_another_process_lets_it_go(tmp_path: Path):
+    here, there = Shipping(str(tmp_path / "shipping.db")), Shipping(str(tmp_path / "shipping.db"))
+    assert here.shipping_hold(True) == {"waits": True}
+    sending = asyncio.create_task(here.shipping_create("o1", "Main St"))
+    await asyncio.sleep(0)
+    assert (sending.done(), there.shipping_list()) == (False, [])
+    there.shipping_hold(False)
+    assert [await sending] == there.shipping_list()
 
 
 def test_what_is_not_known_cannot_be_undone():

@@ -11,24 +11,28 @@ import pytest
 from click.testing import CliRunner
 
 from weft import demo
-from weft.app import local, open_registry
+from weft.app import open_registry
 from weft.cli import weft
 from weft.demo import arxiv, documents, fetch, flaky, search, summarize
 from weft.demo.agents import AGENTS
 from weft.demo.gateway import demo_config
 from weft.demo.shelf import MEMORY
 from weft.dsl.local import LocalTools
+from weft.plan.compiler import compile_document
 from weft.registry.book import Book
 from weft.run.engine import Engine
+from weft.stores.memory import MemoryStore
 
 FOLDER = Path(demo.__file__).parent
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TOOLS = [tool for module in (documents, search, arxiv, flaky, fetch, summarize) for tool in module.tools(MEMORY)]
 BEES: dict[str, Any] = {"query": "bees in the city"}
 
 
 @pytest.fixture
 async def engine() -> AsyncGenerator[Engine]:
-    made = local(open_registry(FOLDER / "registry.yaml").valid().document, LocalTools(TOOLS))
+    document, store = open_registry(FOLDER / "registry.yaml").valid().document, MemoryStore("orders")
+    made = Engine(compile_document(document, LocalTools(TOOLS), stores=lambda name: store))
     yield made
     await made.close()
 
@@ -60,9 +64,20 @@ def test_the_bill_of_materials_of_an_agent_has_its_version_of_a_tool_and_its_ser
 
 
 @pytest.mark.req("REG-9", "REG-20")
-def test_the_settings_start_the_servers_of_the_registry():
+def test_the_settings_start_the_servers_of_the_registry(tmp_path: Path):
     book = Book(open_registry(FOLDER / "registry.yaml").document)
-    assert {(server.name, server.version) for server in demo_config().servers.values()} == set(book.servers)
+    assert {(server.name, server.version) for server in demo_config(tmp_path).servers.values()} == set(book.servers)
+
+
+@pytest.mark.req("REG-59")
+def test_the_order_saga_has_the_steps_of_the_seed():
+    seed = json.loads((FIXTURES / "registry-pattern-saga.json").read_text(encoding="utf-8"))["spec"]["saga"]["steps"]
+    tools = open_registry(FOLDER / "registry.yaml").document.tools
+    steps = next(tool for tool in tools if tool.name == "order_saga").model_dump(by_alias=True)["spec"]["saga"]["steps"]
+    told = [{key: step[key] for key in ("id", "name")} for step in steps]
+    assert told == [{key: step[key] for key in ("id", "name")} for step in seed]
+    for key in ("action", "compensate"):
+        assert [step[key]["tool"]["name"] for step in steps] == [step[key]["tool"]["name"] for step in seed]
 
 
 @pytest.mark.req("ALG-17")

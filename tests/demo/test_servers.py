@@ -22,7 +22,7 @@ CALLS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
         ["payment_charges", "payment_charge", "payment_refund"], "payment_charge", {"order_id": "o1", "amount": 5},
     ),
     "shipping": (
-        ["shipping_list", "shipping_create", "shipping_cancel", "shipping_refuse"],
+        ["shipping_list", "shipping_create", "shipping_cancel", "shipping_refuse", "shipping_hold"],
         "shipping_create", {"order_id": "o1", "address": "Main St"},
     ),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.normalise import Parsed, parse
 from weft.ir.read import read_file
-from weft.plan.compiler import check, compile_document
+from weft.plan.compiler import Stores, check, compile_document
 from weft.plan.problems import planning_problems, problems_of
 from weft.plan.snapshot import Snapshot
 from weft.ports import Clock, Invoke, ToolRef, ToolType, Upstream
@@ -28,6 +28,7 @@ from weft.registry.tools import find_tool, key_of
 from weft.registry.validate import SEED, validate
 from weft.run.engine import Engine
 from weft.run.limits import Limits
+from weft.stores.memory import MemoryStores
 
 
 class Upstreams:
@@ -69,19 +70,30 @@ def snapshot_of(parsed: Parsed, *upstreams: Upstream) -> Snapshot:
     found = [*validate(Book.of(parsed)), *planning_problems(parsed, upstream)]
     if errors_in((*parsed.problems, *found)):
         raise DocumentInvalid(problems_of(parsed, upstream))
-    return compile_document(parsed.resolved, upstream, problems=found)
+    return compile_document(parsed.resolved, upstream, problems=found, stores=MemoryStores().find)
 
 
-def local(document: Document, *upstreams: Upstream, clock: Clock | None = None, limits: Limits | None = None) -> Engine:
-    """Return an engine without a server, for `weft run`, tests and programs."""
-    snapshot = compile_document(document, Upstreams(upstreams))
-    return Engine(snapshot, clock=clock, limits=limits)
+def local(
+    document: Document,
+    *upstreams: Upstream,
+    clock: Clock | None = None,
+    limits: Limits | None = None,
+    stores: Stores | None = None,
+) -> Engine:
+    """Return an engine without a server, for `weft run`, tests and programs.
+
+    `stores` finds what patterns keep their state in; without it they keep it in memory, as long as the engine lasts.
+    """
+    found = stores or MemoryStores(clock).find
+    return Engine(compile_document(document, Upstreams(upstreams), stores=found), clock=clock, limits=limits)
 
 
-def local_engine(*compositions: Composition[Any, Any], limits: Limits | None = None) -> Engine:
+def local_engine(
+    *compositions: Composition[Any, Any], limits: Limits | None = None, stores: Stores | None = None
+) -> Engine:
     """Return an engine for compositions written in Python, with the Python tools that they use."""
     compiled: Compiled = compile(*compositions)
-    return local(compiled.document, compiled.local, limits=limits)
+    return local(compiled.document, compiled.local, limits=limits, stores=stores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from weft.errors import ExecutionFailed, InputError, WeftError
 
 if TYPE_CHECKING:
     from weft.app import Registry
+    from weft.app.stores import Stores
     from weft.config import Config
     from weft.ir.document import Document
     from weft.ports import Upstream
@@ -117,9 +118,10 @@ async def _done(order: Order) -> Result:
             config = None if order.config is None else _settings(order.config)
             servers = None if config is None else await stack.enter_async_context(_servers(config))
             prepared = _prepare(order, config, servers)
+            stores = None if config is None else await stack.enter_async_context(_stores(config))
         except InputError as error:
             raise NotPrepared(error) from None
-        return await _call(order.tool, prepared, traced=order.trace or order.trace_out is not None)
+        return await _call(order.tool, prepared, stores, traced=order.trace or order.trace_out is not None)
 
 
 def _settings(file: Path) -> Config:
@@ -141,6 +143,20 @@ async def _servers(config: Config) -> AsyncGenerator[Pool]:
             if server.state != "ready":
                 warn(f"Server '{server.key}' is not available: {server.problem}")
         yield pool
+
+
+@contextlib.asynccontextmanager
+async def _stores(config: Config) -> AsyncGenerator[Stores]:
+    from weft.app.stores import Stores
+
+    stores = Stores(config.stores)
+    try:
+        await stores.open()
+        for problem in stores.problems.values():
+            warn(problem)
+        yield stores
+    finally:
+        await stores.close()
 
 
 def _prepare(order: Order, config: Config | None, servers: Pool | None) -> Prepared:
@@ -221,10 +237,14 @@ def _show(order: Order, done: Result, *, json_: bool) -> None:
         result(text)
 
 
-async def _call(tool: str, prepared: Prepared, *, traced: bool) -> Result:
+async def _call(tool: str, prepared: Prepared, stores: Stores | None, *, traced: bool) -> Result:
     from weft.app import local
 
-    engine = local(prepared.document, prepared.upstream)
+    try:
+        engine = local(prepared.document, prepared.upstream, stores=None if stores is None else stores.find)
+    except ExecutionFailed as error:
+        # A store that nobody configured is a matter of what was written.
+        raise NotPrepared(InputError(error.message, code=error.code, hint=error.hint)) from None
     try:
         return await engine.run(tool, prepared.value, timeout=prepared.timeout, trace=traced)
     finally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncGenerator
+import tempfile
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from weft.ir.read import read_file
 FOLDER = Path(__file__).parent
 CONFIG = FOLDER / "weft.yaml"
 REGISTRY = FOLDER / "registry.yaml"
+ORDER_SERVERS = ("inventory@1.0.0", "payment@1.0.0", "shipping@1.0.0")
 DRAIN = 2.0
 
 
@@ -30,13 +32,33 @@ class Open:
     admin: str
 
 
-def demo_config(*, port: int = 0, admin: int = 0) -> Config:
-    """Return the settings of the demo, on these ports, its servers run by the Python that runs weft."""
+def demo_settings(data: Path, *, port: int = 0, admin: int = 0) -> dict[str, Any]:
+    """Return what weft.yaml of the demo says, on these ports, its servers run by the Python that runs weft.
+
+    What the order servers and the store keep is in a folder of its own.
+    """
     written: dict[str, Any] = dict(read_file(CONFIG).value)
     written |= {"listen": {"port": port}, "admin": {"port": admin}}
-    for server in written["servers"].values():
+    written["registry"]["source"] = f"file://{REGISTRY}"
+    for store in written["stores"].values():
+        store["path"] = str(data / store["path"])
+    for key, server in written["servers"].items():
         server["command"] = [sys.executable, *server["command"][1:]]
-    return Config.model_validate(written, context=FOLDER)
+        if key in ORDER_SERVERS:
+            server["command"] += ["--data", str(data / f"{key.partition('@')[0]}.db")]
+    return written
+
+
+def demo_config(data: Path, *, port: int = 0, admin: int = 0) -> Config:
+    """Return the settings of the demo, as a gateway takes them."""
+    return Config.model_validate(demo_settings(data, port=port, admin=admin), context=FOLDER)
+
+
+@contextlib.contextmanager
+def own_folder() -> Generator[Path]:
+    """Yield the one folder that the demo writes to; it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="weft-demo-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @contextlib.asynccontextmanager

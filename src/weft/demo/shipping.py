@@ -1,7 +1,8 @@
-"""shipping: parcels for orders; it refuses them when it is told to."""
+"""shipping: parcels for orders; it refuses them, or keeps them waiting, when it is told to."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
@@ -15,7 +16,9 @@ CREATE TABLE IF NOT EXISTS shipments (
     id TEXT PRIMARY KEY, order_id TEXT NOT NULL, address TEXT NOT NULL, status TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS strike (reason TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS queue (since TEXT NOT NULL);
 """
+LOOK = 0.05
 
 
 class Shipment(TypedDict):
@@ -34,6 +37,12 @@ class Willingness(TypedDict):
     reason: str
 
 
+class Queue(TypedDict):
+    """Whether parcels wait."""
+
+    waits: bool
+
+
 class Shipping:
     """The tools of the carrier."""
 
@@ -47,13 +56,18 @@ class Shipping:
         rows = self._ledger.db.execute("SELECT * FROM shipments WHERE ? IN ('', order_id) ORDER BY rowid", (order_id,))
         return [_shipment(row) for row in rows]
 
-    def shipping_create(
+    async def shipping_create(
         self,
         order_id: OrderId,
         address: Annotated[str, Field(description="Where to.", min_length=1)],
         idempotency_key: Key = None,
     ) -> Shipment:
-        """Send an order to an address; fails while `shipping_refuse` is on. shipping_cancel undoes it."""
+        """Send an order to an address; fails while `shipping_refuse` is on, waits while `shipping_hold` is.
+
+        shipping_cancel undoes it.
+        """
+        while self._is_held():  # noqa: ASYNC110 - the file is all that it shares with who may let it go
+            await asyncio.sleep(LOOK)
 
         def ship() -> Shipment:
             strike = self._ledger.db.execute("SELECT reason FROM strike").fetchone()
@@ -64,6 +78,9 @@ class Shipping:
             return _shipment(row)
 
         return self._ledger.once("shipping_create", idempotency_key, {"order_id": order_id, "address": address}, ship)
+
+    def _is_held(self) -> bool:
+        return self._ledger.db.execute("SELECT 1 FROM queue").fetchone() is not None
 
     def shipping_cancel(self, shipment_id: str, idempotency_key: Key = None) -> Shipment:
         """Call a parcel back; cancelling twice is as good as once."""
@@ -84,6 +101,13 @@ class Shipping:
             self._ledger.db.execute("INSERT INTO strike VALUES (?)", (reason,))
         return {"refuses": refuse, "reason": reason if refuse else ""}
 
+    def shipping_hold(self, hold: bool) -> Queue:
+        """Make every new parcel wait, or let all go on; for demonstrations and tests."""
+        self._ledger.db.execute("DELETE FROM queue")
+        if hold:
+            self._ledger.db.execute("INSERT INTO queue VALUES (datetime('now'))")
+        return {"waits": hold}
+
 
 def _shipment(row: tuple[str, str, str, Literal["shipped", "cancelled"]]) -> Shipment:
     return {"shipment_id": row[0], "order_id": row[1], "address": row[2], "status": row[3]}
@@ -97,6 +121,7 @@ def tools(data: str) -> Tools:
         adds(shipping.shipping_create),
         undoes(shipping.shipping_cancel),
         undoes(shipping.shipping_refuse),
+        undoes(shipping.shipping_hold),
     ]
 
 

@@ -282,3 +282,18 @@ class MemoryStore:
 
 def _size(key: str, value: bytes) -> int:
     return len(key) + len(value)
+
+
+class MemoryStores:
+    """Stores in memory under any name, for work that ends with its process: `weft run`, programs, tests."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._stores: dict[str, MemoryStore] = {}
+
+    def find(self, name: str | None) -> MemoryStore:
+        """Return the store of a name; it is made when it is first asked for."""
+        wanted = name or "default"
+        if wanted not in self._stores:
+            self._stores[wanted] = MemoryStore(wanted, clock=self._clock)
+        return self._stores[wanted]
