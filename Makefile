@@ -11,7 +11,7 @@ export NO_MKDOCS_2_WARNING := 1
 .DELETE_ON_ERROR:
 # Two pips in one venv would overwrite each other.
 .NOTPARALLEL:
-.PHONY: help demo test check spec bench conformance docs fmt clean
+.PHONY: help demo test sweep chaos check spec bench conformance docs fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,12 @@ demo: $(VENV)/.core ## compose nine MCP servers behind one URL, and print the tr
 
 test: $(VENV)/.dev ## run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+sweep: $(VENV)/.dev ## kill a saga at every point on every store, and look at the ledger
+	WEFT_SWEEP=all $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/saga
+
+chaos: $(VENV)/.dev ## ten minutes of killed gateways, restarted stores and held locks under load
+	$(BIN)/python -m scripts.chaos
 
 check: $(VENV)/.dev ## lint, types, import directions, documentation
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Run the benchmarks, print them, and write `bench/results`: all, or the parts that are named.
 
-`python -m bench [engine] [gateway] [registry] [--quick]`; --quick measures little, to see that it works, and writes
-nothing.
+`python -m bench [engine] [gateway] [registry] [state] [--quick]`; --quick measures little, to see that it works, and
+writes nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +39,14 @@ def _registry(quick: bool) -> dict[str, Any]:
     return measured(QUICK if quick else FULL)
 
 
+def _state(quick: bool) -> dict[str, Any]:
+    if find_spec("redis") is None or find_spec("asyncpg") is None:
+        raise Impossible("redis or asyncpg is not installed: pip install 'weft[all]'")
+    from bench.state.run import measured  # noqa: PLC0415
+
+    return asyncio.run(measured(QUICK if quick else FULL))
+
+
 def _check_possible() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -53,7 +61,12 @@ class Impossible(Exception):
     """A part that cannot be measured here."""
 
 
-PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {"engine": _engine, "gateway": _gateway, "registry": _registry}
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
+    "engine": _engine,
+    "gateway": _gateway,
+    "registry": _registry,
+    "state": _state,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -480,7 +480,7 @@ async def test_saga_21_compensations_run_for_a_caller_who_lost_the_right_and_for
 
     city.shop.bind = guarded
     await b.recovery.once()
-    assert city.shop.called == ["reserve", "charge", "release"]
+    assert city.shop.called == ["reserve", "charge", "refund", "release"]
     shown = await b.sagas.show("o1")
     assert (shown["status"], shown["error"]["code"]) == ("COMPENSATED", "StepDenied")
 
@@ -538,3 +538,22 @@ async def test_a_broken_answer_leaves_it_open_whether_the_step_was_done(city: Ci
     with pytest.raises(SagaFailed):
         await one.call()
     assert set(city.shop.balance().values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("error", "undone"),
+    [
+        (UpstreamUnavailable("charge", "not connected yet"), ["refund", "release"]),
+        (ToolFailed("charge", "no such card"), ["release"]),
+    ],
+)
+async def test_saga_08_what_a_dead_instance_began_is_undone_unless_the_tool_itself_says_no(
+    city: City, error: Exception, undone: list[str]
+):
+    a, b = city.instance(order(*SAFE)), city.instance()
+    city.shop.does["charge"] = [Slow(1000), error]
+    await city.cut(a)
+    await city.wait_for_lease()
+    assert await b.recovery.once() == 1
+    assert [row["status"] for row in await b.sagas.list(ended=True)] == ["COMPENSATED"]
+    assert [tool for tool in city.shop.called if tool not in UNDO] == undone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from weft.errors import ExecutionFailed, LimitExceeded, TimedOut, WeftError
+from weft.errors import ExecutionFailed, LimitExceeded, TimedOut, ToolFailed, WeftError
 from weft.patterns.contract import Call, Step, Value, perform, type_name
 from weft.patterns.copies import bounded
 from weft.patterns.keys import Keys
@@ -86,6 +86,7 @@ class Runner:
                 assert record.output is not None
                 self._results.append(decode(record.output))
                 continue
+            begun = record.status == "STARTED"
             if record.status == "PENDING":
                 # A step is begun together with the end of the one before it, unless an operator begins it again.
                 if (problem := self._begin(index)) is not None:
@@ -96,11 +97,13 @@ class Runner:
                 return await self._failed(index, ExecutionFailed(told, code="OutcomeUnknown"), "UNKNOWN")
             elif again:
                 record.attempt += state.recoveries
-            again = False
+            # What another owner had begun may have been done, unless the tool itself now says no to the same key.
+            doubtful, again = again and begun, False
             try:
                 result = await self._attempt(index)
             except WeftError as error:
-                return await self._failed(index, error, "UNKNOWN" if is_unknown(error, stage) else "FAILED")
+                unsure = is_unknown(error, stage) or (doubtful and not isinstance(error, ToolFailed))
+                return await self._failed(index, error, "UNKNOWN" if unsure else "FAILED")
             if (problem := self._done(index, result)) is not None:
                 return await self._failed(index, problem, "UNKNOWN")
             if index + 1 < len(state.steps):
