@@ -7,7 +7,8 @@
     │   │   └── InvalidJsonPath
     │   └── NotFound               no tool, composition or step has that name
     ├── ExecutionFailed            a composition cannot go on with the value it was given
-    │   └── SagaFailed             a saga went back, or can go neither on nor back
+    │   ├── SagaFailed             a saga went back, or can go neither on nor back
+    │   └── WorkflowFailed         a workflow ended before all its steps were done
     ├── ToolFailed                 the tool ran and said no: the model must see it
     ├── UpstreamRefused            the server refused the request: a JSON-RPC error, passed on as it is
     └── InfrastructureError        may be retried by rule
@@ -278,6 +279,21 @@ class SagaFailed(ExecutionFailed):
     def to_json(self) -> dict[str, Any]:
         """Return the error with the table of steps."""
         return {**super().to_json(), "saga": dict(self.saga), "cause": dict(self.cause)}
+
+
+class WorkflowFailed(ExecutionFailed):
+    """A workflow did not get to its end; `workflow` says what became of each step, `cause` is the first error."""
+
+    code = "WorkflowFailed"
+
+    def __init__(self, message: str, *, workflow: Mapping[str, Any], cause: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.workflow = workflow
+        self.cause = cause
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error with the table of steps."""
+        return {**super().to_json(), "workflow": dict(self.workflow), "cause": dict(self.cause)}
 
 
 class ToolFailed(WeftError):

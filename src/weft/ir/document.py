@@ -13,7 +13,7 @@ from weft.expr.paths import quote
 from weft.ir.entities import AgentEntity, SchemaEntity, ServerEntity
 from weft.ir.fields import INTERNAL, Dependency, Entity, JsonSchema, Kind, NewName, read_schema
 from weft.ir.nodes import AnyJson, LiteralJson, Node, refuse
-from weft.ir.operations import Name, Operation
+from weft.ir.operations import Name, Operation, Undo
 from weft.ir.versions import PATTERN
 from weft.ports import Json, is_object
 
@@ -57,6 +57,7 @@ class ToolDef(Entity):
     source: ToolSource | None = None
     spec: Operation | None = None
     output_transform: Operation | None = None
+    undo: Undo | None = None
     metadata: dict[str, AnyJson] | None = None
     depends: list[Dependency] = []
     deprecated: bool = False
@@ -67,6 +68,7 @@ class ToolDef(Entity):
         if not is_object(value):
             return value
         given = dict(value)
+        _move_into_workflow(given)
         _move_into_source(given)
         _move_source_fields(given)
         return given
@@ -93,6 +95,21 @@ class ToolDef(Entity):
     def internal(self) -> bool:
         """Whether this is a part of other compositions, not a tool of its own."""
         return self.name.startswith(INTERNAL)
+
+
+_TOOL_KEYS = (
+    "name version title description inputType outputType inputSchema outputSchema metadata depends deprecated "
+    "deprecationMessage"
+).split()
+_ABOUT_THE_TOOL = frozenset({*_TOOL_KEYS, *map(to_snake, _TOOL_KEYS)})
+
+
+def _move_into_workflow(given: dict[str, Any]) -> None:
+    """Make a spec of the steps that a workflow document has beside its name."""
+    if "steps" not in given or "spec" in given or "source" in given:
+        return
+    inside = [key for key in given if key not in _ABOUT_THE_TOOL and not key.startswith("$")]
+    given["spec"] = {"workflow": {key: given.pop(key) for key in inside}}
 
 
 def _move_into_source(given: dict[str, Any]) -> None:

@@ -6,9 +6,10 @@ another, and translates what they refuse into problems that point into the text 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from weft.errors import Loc, Problem, json_pointer, nearest, shown
@@ -94,7 +95,8 @@ def parse(source: Source, *, folder: Path | None = None) -> Parsed:
     version = "2.0" if _version(source.value) == "2.0" else "1.0"
     reading = _Reading(version == "2.0", problems)
     for file in files:
-        reading.problems += [placed(one, file) for one in _top(file.value, version, included=file is not source)]
+        if not is_workflow(file.value):
+            reading.problems += [placed(one, file) for one in _top(file.value, version, included=file is not source)]
         reading.read(file)
     held = {section: entities for section, entities in reading.entities.items() if entities}
     document = Document.model_validate({**({"schemaVersion": version} if version != "1.0" else {}), **held})
@@ -114,6 +116,17 @@ def parse_alone(source: Source) -> Parsed:
     several = INCLUDE in source.value
     kept = [one for one in parsed.problems if not (several and one.code in ("UnknownRef", "AmbiguousRef"))]
     return replace(parsed, problems=tuple(kept))
+
+
+def is_workflow(value: Any) -> bool:
+    """Tell whether a document is one workflow, with nothing around it."""
+    return is_object(value) and "steps" in value and not any(key in value for key in (*TOP, "schema_version", INCLUDE))
+
+
+def _named(file: Source) -> dict[str, Any]:
+    """Return a workflow document with a name: its own, else that of its file."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", PurePath(file.name).stem).strip("-.") or "workflow"
+    return file.value if file.value.get("name") is not None else {**file.value, "name": name}
 
 
 def _version(value: dict[str, Any]) -> Any:
@@ -136,8 +149,9 @@ class _Reading:
     def read(self, file: Source) -> None:
         """Read every entity of a file."""
         problems: list[Problem] = []
-        for place, entry in _entries(file.value, problems):
-            key = str(place[0])
+        alone = is_workflow(file.value)
+        for place, entry in [((), _named(file))] if alone else _entries(file.value, problems):
+            key = "tools" if alone else str(place[0])
             kind, model = KINDS[key]
             if not self.versioned and kind != "tool":
                 continue

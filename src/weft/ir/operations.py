@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 
 from weft.errors import nearest, shown
-from weft.ir.nodes import Node, Tagged, refuse, unknown
+from weft.ir.nodes import LiteralJson, Node, Tagged, refuse, unknown
 from weft.ports import Json, is_object
 
 
@@ -33,6 +33,22 @@ class ToolCall(_Named):
     name: Name
     server: str | None = None
     version: str | None = None
+
+
+class Undo(Node):
+    """What takes back a tool's effect: another tool, and what it is given.
+
+    Its parameters may say `{{output..}}` and `{{parameters..}}` of the call that is undone.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {"arguments": "parameters"}
+
+    tool: ToolCall
+    parameters: LiteralJson = {}
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        return {"tool": value} if isinstance(value, str) else value
 
 
 class CompositionCall(_Named):

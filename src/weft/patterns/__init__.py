@@ -24,6 +24,7 @@ from weft.patterns.schema_map import SchemaMap
 from weft.patterns.throttle import Throttle
 from weft.patterns.timeout import Timeout
 from weft.patterns.wire_tap import WireTap
+from weft.patterns.workflow import Workflow
 
 __all__ = ["CATALOGUE", "Pattern"]
 
@@ -46,6 +47,7 @@ CATALOGUE: Mapping[str, type[Pattern]] = {
     "saga": Saga,
     "deadLetter": DeadLetter,
     "claimCheck": ClaimCheck,
+    "workflow": Workflow,
 }
 
 add_kinds(CATALOGUE)

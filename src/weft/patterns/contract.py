@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from weft.errors import ExecutionFailed, Loc, WeftError
 from weft.ir.nodes import Node
-from weft.ir.operations import kind_of, operation_ir
+from weft.ir.operations import Undo, kind_of, operation_ir
 from weft.patterns.copies import OFTEN, Copies
 from weft.patterns.keys import Keys
 from weft.ports import Caller, Clock, Json, Schema, Signals, Store
@@ -223,6 +223,10 @@ class Compiler(Protocol):
         """Return the one object of a kind that this process keeps beyond reloads, such as its circuits."""
         ...
 
+    def undo(self, operation: Node) -> Undo | None:
+        """Return what takes back the effect of a tool that an operation calls, where the registry says so."""
+        ...
+
     def place(self) -> str:
         """Return what names this pattern among all: the tool and its version, the hash of its spec, the path in it."""
         ...
@@ -272,6 +276,10 @@ class Pattern(Node):
     def flow(self, given: Schema, f: Flow) -> Schema:
         """Return the schema of the result for an input of the given schema; {} when nothing is known."""
         raise TypeError(f"{type(self).__name__} has no flow")
+
+    def takes(self) -> Schema:
+        """Return what this pattern asks of its input, as far as that stands in it; {} when nothing is known."""
+        return {}
 
     def copies(self, c: Compiler) -> Copies:
         """Return how often a part of the input may occur in the result; unless a pattern knows better, often."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
@@ -16,13 +16,12 @@ from weft.ir.nodes import Milliseconds
 from weft.ir.normalise import made
 from weft.ir.operations import Operation
 from weft.ir.predicates import FieldPredicate
+from weft.patterns.attempts import attempt_at
 from weft.patterns.backoff import Backoff, ExponentialBackoff, Jitter
-from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Step, Value, operand, perform
+from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand
 from weft.patterns.copies import Copies
-from weft.patterns.in_time import InTime, Late
 from weft.patterns.keys import Keys
-from weft.patterns.retry_rules import AttemptTimedOut, RetryBudget, Tokens, asked_to_wait, exhausted, final, rule
-from weft.patterns.timeout import timed_out
+from weft.patterns.retry_rules import RetryBudget, Tokens, asked_to_wait, exhausted, final, rule
 from weft.ports import Schema, is_array, is_object
 
 MAX_ATTEMPTS = 20
@@ -31,7 +30,6 @@ MIN_ATTEMPT = 0.01
 A = TypeVar("A")
 B = TypeVar("B")
 Condition: TypeAlias = "FieldPredicate | Predicate[Any]"
-Attempt: TypeAlias = Callable[[Value, Call], Coroutine[Any, Any, Value]]
 
 
 class Retry(Pattern):
@@ -55,7 +53,7 @@ class Retry(Pattern):
     budget: RetryBudget = RetryBudget.model_construct(set())
 
     def compile(self, c: Compiler) -> Run | Pure:
-        attempt = _attempt(c.branch(self.inner, "inner"), self.attempt_timeout_ms)
+        attempt = attempt_at(c.branch(self.inner, "inner"), self.attempt_timeout_ms)
         may_repeat = rule(self.retry_if, repeatable=c.repeatable(self.inner), retry_unknown=self.retry_unknown)
         attempts, tokens, place = self.max_attempts, Tokens(self.budget), c.place()
         pause_after = self._pauses()
@@ -127,25 +125,6 @@ def copied(value: Value) -> Value:
 
 
 _HOLDERS = frozenset({list, dict})
-
-
-def _attempt(inner: Step, timeout_ms: int | None) -> Attempt:
-    """Return how one attempt is made: with a time limit of its own, where there is one."""
-    if timeout_ms is None:
-        return lambda value, call: perform(inner, value, call)
-    seconds = timeout_ms / 1000
-
-    async def bounded(value: Value, call: Call) -> Value:
-        clock = call.root.clock
-        limit = clock.now() + seconds
-        if limit >= call.deadline:
-            return await perform(inner, value, call)
-        try:
-            return await InTime(perform(inner, value, call, until=limit), call.root, limit)
-        except Late as late:
-            raise timed_out(timeout_ms, clock.now() - limit, kind=AttemptTimedOut) from late.__cause__
-
-    return bounded
 
 
 def retry(

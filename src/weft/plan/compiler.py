@@ -24,7 +24,7 @@ from weft.expr.jcs import hash_of
 from weft.expr.shapes import properties_of
 from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import JSON_TYPES, Node
-from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
+from weft.ir.operations import AgentCall, CompositionCall, ToolCall, Undo, kind_of
 from weft.ir.walk import walk
 from weft.patterns.contract import Call, Claim, Pattern, Pure, Run, Step, Value, type_name
 from weft.patterns.copies import NEW, Copies
@@ -252,6 +252,13 @@ class _Compiler:
         described = self._upstream.describe(ref)
         hints = (described.annotations if described is not None else None) or {}
         return hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True
+
+    def undo(self, operation: Node) -> Undo | None:
+        """Return what takes back the effect of a tool that an operation calls, where the registry says so."""
+        if not isinstance(operation, ToolCall | CompositionCall) or getattr(operation, "server", None) is not None:
+            return None
+        index = self._tools.meant(operation.name, operation.version, by=self._owner)
+        return None if index is None else self._tools.all[index].undo
 
     def rights(self, operation: Node) -> list[Callable[[Call], bool]]:
         """Return what tells, for each guarded tool that an operation may call, whether a call may call it."""

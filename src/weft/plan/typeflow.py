@@ -21,7 +21,9 @@ def declared_input(tool: ToolDef) -> Schema:
     """Return what a tool says that it takes."""
     if tool.input_schema is not None:
         return tool.input_schema
-    return named_type(tool.input_type) if tool.input_type else ANY
+    if tool.input_type:
+        return named_type(tool.input_type)
+    return tool.spec.takes() if isinstance(tool.spec, Pattern) else ANY
 
 
 def declared_output(tool: ToolDef) -> Schema:
