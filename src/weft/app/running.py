@@ -15,6 +15,7 @@ from typing import Any
 from weft.app.access import access_of, is_same_access
 from weft.app.approvals import approval_of, argv_of
 from weft.app.auditing import Auditing
+from weft.app.composing import compositions_of
 from weft.app.identities import authenticators_of
 from weft.app.keeping import Keeping
 from weft.app.registries import content_of, source_of
@@ -46,7 +47,7 @@ from weft.telemetry.logs import Log
 from weft.telemetry.traces import Traces
 from weft.upstreams.stderr import redact
 
-FIXED = ("listen", "admin", "registry", "identity", "lock", "audit", "telemetry", "drain")
+FIXED = ("listen", "admin", "registry", "identity", "lock", "audit", "stores", "compositions", "telemetry", "drain")
 """Sections that are read when weft starts, and only then."""
 
 LIVE_SECTIONS = ("servers", "views", "names", "limits", "policy", "quotas")
@@ -110,6 +111,7 @@ class Running:
             # The line of an episode has the last of it.
             chatter=lambda server, line: upstream.debug(line, server=server),
         )
+        self.compositions = compositions_of(config, self.gateway, self.keeping.stores)
         self.authenticators = authenticators_of(
             config.identity,
             loopback=self._local,

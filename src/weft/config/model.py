@@ -18,6 +18,7 @@ from weft.config.secrets import literal_secrets
 from weft.config.sections import (
     Admin,
     CallLimits,
+    CompositionsRule,
     Egress,
     Listen,
     Names,
@@ -59,6 +60,7 @@ class Config(Setting):
     lock: LockRule = described({}, "What is done about tools that nobody approved.", validate_default=True)
     audit: Audit | None = described(None, "The audit log; there is none unless this is given.")
     stores: dict[StoreName, Store] = described({}, "Where stateful patterns keep what they know, by name.")
+    compositions: CompositionsRule = described(CompositionsRule(), "Workflows that callers keep and run.")
     limits: CallLimits = described(CallLimits(), "How much is allowed.")
     egress: Egress = described(Egress(), "What weft may reach beside the servers.")
     telemetry: Telemetry = described(Telemetry(), "What can be seen of the work.")

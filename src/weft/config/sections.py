@@ -161,6 +161,14 @@ class View(Setting):
     hide_raw: Flag = described(False, "Whether tools that its compositions use are left out.")
 
 
+class CompositionsRule(Setting):
+    """What callers may do with workflows of their own."""
+
+    store: Text = described("default", "Which store keeps templates, runs and their statistics.")
+    keep: Seconds = described(30.0 * 24 * 3600, "How long runs are kept.")
+    tools: Flag = described(False, "Whether clients get the six composition tools (`composition_execute` ...).")
+
+
 class Store(Setting):
     """Where stateful patterns keep what they know."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.errors import UpstreamRefused
 from weft.gateway.policy import ToolFacts
+from weft.patterns.workflow_plan import Follower
 from weft.ports import ANONYMOUS, Caller, Principal
 from weft.upstreams.asking import offered
 from weft.upstreams.onward import Onward
@@ -30,10 +31,11 @@ class Inside(Onward):
     """A client, for the steps of a composition: it is told of steps, not of what goes on in each.
 
     `facts` are those of the composition, by which its steps are judged; `secrets` gets what steps that failed were
-    given and nobody else may see.
+    given and nobody else may see. What the caller wrote itself has `through`: its steps are the caller's own calls, or
+    those of the compositions named there. `run` follows a workflow.
     """
 
-    __slots__ = ("facts", "secrets", "trace_id")
+    __slots__ = ("facts", "run", "secrets", "through", "trace_id")
 
     def __init__(
         self,
@@ -43,9 +45,13 @@ class Inside(Onward):
         facts: ToolFacts | None = None,
         trace_id: str = "",
         secrets: set[str] | None = None,
+        through: tuple[ToolFacts, ...] | None = None,
+        run: Follower | None = None,
     ) -> None:
         super().__init__(caller, meta)
         self.facts = facts
+        self.through = through
+        self.run = run
         self.trace_id = trace_id
         self.secrets = set[str]() if secrets is None else secrets
 

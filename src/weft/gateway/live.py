@@ -146,6 +146,8 @@ class Live:
         self.kept = Kept()
         """What patterns keep over reloads: circuits, letters that were not delivered."""
         self.offered = Offered(None, pool, {})
+        self.document = Document()
+        """What the registry has, with the Python tools that came with it."""
         self._on_built = on_built
         self._listeners: dict[object, Listener] = {}
         self._building = asyncio.Lock()
@@ -228,6 +230,7 @@ class Live:
         snapshot, catalogue, offered, problems = await asyncio.to_thread(self._built, content, naming, access)
         before, self.catalogue = self.catalogue, catalogue
         self.offered = offered
+        self.document = snapshot.document
         others = access is not self.access or content.document.agents != self._content.document.agents
         self.access = access
         self._agents = _by_url(content.document)

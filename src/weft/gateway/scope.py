@@ -169,6 +169,19 @@ class Scope:
             self._steps[asked] = decision
         return decision
 
+    def own_step(
+        self, principal: Principal, through: Iterable[ToolFacts], tool: ToolFacts, named: str | None = None
+    ) -> Decision:
+        """Return whether a workflow of the caller may call a tool: as the caller may, or by compositions it names."""
+        own = self.decide(principal, tool)
+        if own.callable:
+            return Decision(False, True, f"the caller's own workflow; {own.reason}")
+        for composition in through:
+            lent = self.step(principal, composition, tool, named)
+            if lent.callable:
+                return lent
+        return _refused(own.reason)
+
     def _step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts, named: str) -> Decision:
         if not self.decide(principal, composition).callable:
             return _refused(f"{composition.name} may not be called")

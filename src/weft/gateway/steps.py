@@ -11,7 +11,7 @@ from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside
 from weft.gateway.policy import ToolFacts
 from weft.gateway.quotas import Quotas
-from weft.gateway.scope import Scope
+from weft.gateway.scope import Decision, Scope
 from weft.gateway.values import secrets_of
 from weft.ports import Invoke, ToolRef, ToolType
 from weft.registry.tools import key_of
@@ -65,7 +65,7 @@ class Steps:
             inside = call.root.context
             if not isinstance(inside, Inside) or inside.facts is None:
                 return True
-            return self._scope().step(inside.principal, inside.facts, self._facts(ref), named).callable
+            return self._judged(inside, inside.facts, self._facts(ref), named).callable
 
         async def guarded(arguments: Any, call: Any) -> Any:
             nonlocal known
@@ -74,7 +74,7 @@ class Steps:
                 return await invoke(arguments, call)
             # What is served is known only when all is built, which is before anything is called.
             tool = known = known or self._facts(ref)
-            decision = self._scope().step(inside.principal, inside.facts, tool, named)
+            decision = self._judged(inside, inside.facts, tool, named)
             if not decision.callable:
                 await self._denied(inside, tool, decision.reason, arguments)
                 told = f"Tool {named!r} may not be called for this caller"
@@ -92,6 +92,11 @@ class Steps:
                 raise
 
         return Guarded(guarded, allows)
+
+    def _judged(self, inside: Inside, composition: ToolFacts, tool: ToolFacts, named: str) -> Decision:
+        if inside.through is None:
+            return self._scope().step(inside.principal, composition, tool, named)
+        return self._scope().own_step(inside.principal, inside.through, tool, named)
 
     async def _denied(self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any) -> None:
         if self._auditor.on:

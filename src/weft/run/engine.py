@@ -88,12 +88,15 @@ class Engine:
         trace: bool = True,
         caller: Caller | None = None,
         on_step: OnStep | None = None,
+        snapshot: Snapshot | None = None,
     ) -> Result:
         """Run a tool for a client and return its value with warnings and trace; `on_step` follows a traced call.
 
+        `snapshot` has the tool, where that is not the one that is served.
+
         An error that the call ends with carries its trace as `error.trace`.
         """
-        step = self.snapshot.step(name)
+        step = (snapshot or self.snapshot).step(name)
         root = Root(self.clock, self.limits, self.detach, caller, rng=self._rng, signals=self._signals)
         place = Place(root, self._deadline(timeout), trace)
         if not trace:
