@@ -1,6 +1,6 @@
 """Run the benchmarks, print them, and write `bench/results`: all, or the parts that are named.
 
-`python -m bench [engine] [gateway] [registry] [state] [--quick]`; --quick measures little, to see that it works, and
+`python -m bench [engine] [gateway] [registry] [state] [workflows] [--quick]`; --quick measures little, to see that it works, and
 writes nothing.
 """
 
@@ -47,6 +47,12 @@ def _state(quick: bool) -> dict[str, Any]:
     return asyncio.run(measured(QUICK if quick else FULL))
 
 
+def _workflows(quick: bool) -> dict[str, Any]:
+    from bench.workflows import measured  # noqa: PLC0415
+
+    return asyncio.run(measured(QUICK if quick else FULL))
+
+
 def _check_possible() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -66,6 +72,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "gateway": _gateway,
     "registry": _registry,
     "state": _state,
+    "workflows": _workflows,
 }
 
 

@@ -14,7 +14,13 @@ COMPARED = {
     "gateway": ("the same call passed through by", "costs in CPU, against weft"),
     "state": ("the same four durable steps on the same Postgres in", "weft does as many a second times"),
 }
-ITSELF = {"engine": "hand-written", "gateway": "the bare proxy", "registry": "a plain gateway", "state": "a plain call"}
+ITSELF = {
+    "engine": "hand-written",
+    "gateway": "the bare proxy",
+    "registry": "a plain gateway",
+    "state": "a plain call",
+    "workflows": "hand-written",
+}
 
 
 def table(part: str, results: Mapping[str, Any]) -> str:
@@ -25,7 +31,7 @@ def table(part: str, results: Mapping[str, Any]) -> str:
         spread = f"{low:.2f} to {high:.2f}" if low else ""
         measured = f"{figure['value']:.2f} {figure['unit']}"
         lines.append(f"| {figure['name']} | {measured}{_sides(figure)} | {spread} | {_limit(figure)} |")
-    if results["libraries"]:
+    if results.get("libraries"):
         lines += ["", "| {} | {} |".format(*COMPARED[part]), "|---|---|"]
         lines += [f"| {one['library']} {one['version']} | {_times(one)}x |" for one in results["libraries"]]
     same = results["same_against_same"]["ratio"]

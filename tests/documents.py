@@ -22,6 +22,11 @@ def fixture(name: str) -> dict[str, Any]:
     value = json.loads((FIXTURES / name).read_text(encoding="utf-8"))
     if "spec" in value:
         return {"schemaVersion": "1.0", "tools": [{"name": "t", "version": "1.0.0", **value}]}
+    if "depends_on" in value:
+        # One step of a workflow: what it names stands before it.
+        before = [{"id": one, "tool": "t", "output_key": "variable_reference"} for one in value["depends_on"][:1]]
+        before += [{"id": one, "tool": "t"} for one in value["depends_on"][1:]]
+        return {"name": "t", "steps": [*before, value]}
     for key, section in (("schema", "schemas"), ("provides", "servers"), ("capabilities", "agents")):
         if key in value:
             return {"schemaVersion": "2.0", section: [{"name": "t", "version": "1.0.0", **value}]}

@@ -95,6 +95,7 @@ def operations(depth: int = 2, tools: tuple[str, ...] = TOOLS) -> Docs:
         _kind("idempotent", _idempotents(inner)),
         _kind("deadLetter", _dead_letters(inner, tools)),
         _kind("claimCheck", _claim_checks(inner, tools)),
+        _kind("workflow", _workflows(inner, tools)),
     )
 
 
@@ -205,6 +206,46 @@ def _sagas(inner: Docs) -> Docs:
         leaseSeconds=_seconds(),
         retentionSeconds=_seconds(),
         allowVolatile=st.booleans(),
+    )
+
+
+def _workflows(inner: Docs, tools: tuple[str, ...]) -> Docs:
+    def numbered(steps: list[Doc]) -> list[Doc]:
+        named = [{"id": f"s{index}", **step} for index, step in enumerate(steps)]
+        for index, step in enumerate(named[1:], 1):
+            step["dependsOn"] = [f"s{index - 1}"]
+        return named
+
+    plain = values().filter(lambda value: value not in (None, {}) and "{{" not in repr(value))
+    filled = st.one_of(plain, st.just({"q": "{{input.q}}", "who": ["{{context.user_id}}", None]}))
+    tool = _object({"name": _any(*tools)})
+    undo = _object({"tool": tool}, parameters=filled)
+    more: dict[str, st.SearchStrategy[Any]] = {
+        "timeoutMs": st.integers(1, 86_400_000),
+        "when": _any(*CONDITIONS),
+        "forEach": _object({"items": st.just("{{input.list}}")}, maxConcurrency=st.integers(1, 64)),
+    }
+    called = {"parameters": filled, "retryCount": st.integers(0, 19), "undo": undo, "onError": _any("fail", "continue")}
+    asks = _object(
+        {"message": texts.filter(bool), "schema": st.just({"type": "object"})}, onDecline=_any("fail", "skip")
+    )
+    step = st.one_of(
+        _object({"tool": tool}, **more, **called, atMostOnce=st.booleans()),
+        _object({"operation": inner}, **more, **called),
+        _object({"elicit": asks}, **more),
+    )
+    handling = _object(
+        {"failureStrategy": _any("fail_fast", "partial_success", "rollback", "retry")},
+        maxRetries=st.integers(0, 19),
+        rollbackOnFailure=st.booleans(),
+    )
+    return _object(
+        {"steps": _some(step).map(numbered)},
+        output=filled,
+        errorHandling=handling,
+        undo=st.dictionaries(_any("a", "b"), undo, min_size=1, max_size=2),
+        maxConcurrency=st.integers(1, 64),
+        timeoutMs=st.integers(1, 86_400_000),
     )
 
 

@@ -19,7 +19,7 @@ NAMES = [
     "hours", "idempotent", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "linear", "literal", "lt",
     "lte", "map_each", "merge", "millis", "minutes", "named", "ne", "one_of", "path", "pipeline", "python_tool",
     "recipient_list", "retry", "router", "saga", "saga_step", "scatter_gather", "schema_map", "seconds", "some", "sort",
-    "step", "template", "throttle", "timeout", "tool", "when", "wire_tap",
+    "step", "template", "throttle", "timeout", "tool", "when", "wire_tap", "workflow", "workflow_step",
 ]  # fmt: skip
 
 

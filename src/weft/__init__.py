@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from weft.patterns.throttle import throttle
     from weft.patterns.timeout import timeout
     from weft.patterns.wire_tap import wire_tap
+    from weft.patterns.workflow import workflow, workflow_step
     from weft.ports import Json
 
 __all__ = [
@@ -120,6 +121,8 @@ __all__ = [
     "tool",
     "when",
     "wire_tap",
+    "workflow",
+    "workflow_step",
 ]
 
 _HOMES = {
@@ -155,6 +158,7 @@ _HOMES = {
     "weft.patterns.throttle": ("throttle",),
     "weft.patterns.timeout": ("timeout",),
     "weft.patterns.wire_tap": ("wire_tap",),
+    "weft.patterns.workflow": ("workflow", "workflow_step"),
     "weft.ports": ("Json",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

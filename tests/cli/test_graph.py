@@ -35,6 +35,14 @@ STATEFUL: dict[str, dict[str, Any]] = {
 }
 
 
+WORKFLOW: list[Any] = [
+    {"id": "look", "tool": "look_up"},
+    {"id": "who", "elicit": {"message": "Who?", "schema": {"type": "object"}}},
+    {"id": "pack", "tool": "box", "dependsOn": ["look"], "undo": {"tool": "unpack"}},
+    {"id": "send", "operation": {"retry": {"inner": "mail"}}, "dependsOn": ["pack"], "forEach": "{{input.to}}"},
+]
+
+
 @pytest.fixture
 def everything(folder: Path) -> Path:
     """A registry with one composition that uses every pattern."""
@@ -49,6 +57,7 @@ def everything(folder: Path) -> Path:
         {"pipeline": {"steps": [{"operation": {"composition": "other"}}]}},
         *({kind: {"inner": "kept", **body}} for kind, body in STATEFUL.items() if kind != "saga"),
         {"saga": {"steps": [{"name": "book", "action": "reserve", "compensate": "release"}], **STATEFUL["saga"]}},
+        {"workflow": {"steps": WORKFLOW}},
     ]
     tools: list[Any] = [
         {"name": "all", "spec": {"pipeline": {"steps": [{"operation": step} for step in steps]}}},
@@ -83,11 +92,16 @@ def test_every_pattern_is_drawn(run: Run):
         "within 0.5 s",
         "helper",
         *STATEFUL,
+        "at once",
+        "asks a person",
+        "for each item",
+        "after look",
+        "undone by unpack",
     ]
     for text in said:
         assert text in drawn
         assert text in mermaid
-    assert len(CATALOGUE) == 18, "draw the new pattern, and name it here"
+    assert len(CATALOGUE) == 19, "draw the new pattern, and name it here"
 
 
 @pytest.mark.parametrize("inside", ["it", "__part"])

@@ -43,7 +43,10 @@ def test_the_canonical_form_of_a_fixture_is_its_own(name: str):
 @pytest.mark.parametrize("name", FILES)
 def test_the_canonical_form_has_no_nulls_and_no_empty_lists_but_in_values(name: str):
     def walk(value: Any, key: str = "") -> None:
-        if key in {"literal", "value", "default", "defaults", "inputSchema", "outputSchema", "metadata", "security"}:
+        if key in {"literal", "value", "default", "defaults", "inputSchema", "outputSchema", "metadata", "security"} | {
+            "parameters",
+            "output",
+        }:
             return
         assert value is not None
         assert value != []

@@ -88,7 +88,18 @@ def keys(value: object) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, item in cast("dict[str, object]", value).items():
             yield key
-            if key not in ("metadata", "defaults", "inputSchema", "outputSchema", "mappings", "fields", "vars"):
+            if key not in (
+                "metadata",
+                "defaults",
+                "inputSchema",
+                "outputSchema",
+                "mappings",
+                "fields",
+                "vars",
+                "parameters",
+                "schema",
+                "output",
+            ):
                 yield from keys(item)
 
 
@@ -154,6 +165,7 @@ NESTED: Mapping[str, Callable[[Doc], Doc]] = {
     "deadLetter": lambda inner: {"inner": inner, "deadLetterTool": "a"},
     "claimCheck": lambda inner: {"storeTool": "a", "retrieveTool": "b", "inner": inner},
     "saga": lambda inner: {"steps": [{"id": "a", "name": "a", "action": inner}]},
+    "workflow": lambda inner: {"steps": [{"id": "a", "operation": inner}]},
 }
 LEAVES: Mapping[str, Doc] = {
     "filter": {"predicate": {"field": "$.a", "op": "eq", "value": [1]}},

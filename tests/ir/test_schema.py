@@ -60,7 +60,9 @@ def test_it_is_the_same_each_time_and_small():
 
 def test_every_model_is_described_by_its_docstring():
     definitions = json_schema()["$defs"]
-    models = {model.__name__: model for model in subclasses(Node)}
+    # What other rooms read by the same rules is no part of a document.
+    rooms = ("weft.ir.", "weft.patterns.")
+    models = {model.__name__: model for model in subclasses(Node) if model.__module__.startswith(rooms)}
     assert "Operation" in definitions
     for name, definition in definitions.items():
         told = models[name].__doc__ if name in models else "What a step does"

@@ -20,7 +20,8 @@ def run(name: str = "w", *, template: str | None = None, tenant: str = "acme", s
 
 def step(id: str, status: str = "succeeded", took: float | None = 10.0, **more: Any) -> RecordedStep:
     """Return a step of a run that has ended."""
-    return RecordedStep(id=id, status=status, duration_ms=took, **{"attempts": 1, **more})
+    told: dict[str, Any] = {"attempts": 1, **more}
+    return RecordedStep(id=id, status=status, duration_ms=took, **told)
 
 
 async def ran(

@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 from tests.saga.worlds import Customer
-from weft.demo import arxiv, fetch, inventory, payment, search, shipping, summarize
+from weft.app.running import running
+from weft.demo import arxiv, fetch, inventory, payment, shipping, summarize
+from weft.demo.gateway import demo_config, own_folder
 from weft.demo.shelf import MEMORY
-from weft.dsl.local import LocalTools, PythonTool
 from weft.errors import UpstreamUnavailable, WeftError
 from weft.expr.interpolation import NOTHING, references_in
 from weft.expr.schemas import compile_schema
@@ -25,7 +26,7 @@ from weft.ir.normalise import Parsed, parse
 from weft.ir.read import read
 from weft.plan.inputs import accept, misfits
 from weft.plan.problems import problems_of
-from weft.ports import ToolType
+from weft.ports import ANONYMOUS, ToolType, is_array, is_object
 from weft.registry.tools import find_tool
 from weft.run.engine import Result
 from weft.testing import FakeWorld
@@ -246,49 +247,33 @@ def _compare_calls(case: Case, world: FakeWorld) -> None:
         assert one in world.calls
 
 
-# The demo's own servers are here: what is made for them runs on them.
+# What is made for the demo runs in it, on its servers.
 
 
-class Demo:
-    """The demo's tools, without the processes around them."""
-
-    def __init__(self) -> None:
-        made = [
-            one for module in (arxiv, fetch, inventory, payment, shipping, summarize) for one in module.tools(MEMORY)
-        ]
-        self.tools: dict[str, PythonTool[..., Any]] = {one.name: one for one in made}
-        self.local = LocalTools(made)
-        self.web = search.Search(MEMORY)
-
-    def web_search(self, arguments: Any) -> Any:
-        """Search as the demo's registry has it: with a limit and a date of its own."""
-        return self.web.search(arguments["query"], limit=5, since="2022")
-
-
-DEMO = Demo()
+async def test_the_templates_of_the_demo_run_in_the_demo():
+    with own_folder() as folder:
+        async with running(demo_config(folder)) as demo:
+            client = Customer(ANONYMOUS)
+            done: dict[str, dict[str, Any]] = {}
+            for id_ in ("demo-research-v1", "demo-order-v1"):
+                assert (await demo.compositions.validate(client.principal, {"template_id": id_}))["errors"] == []
+                asked = {"template_id": id_, "input": TEMPLATES[id_]["example_input"]}
+                done[id_] = (await demo.compositions.execute(client, asked))["output"]
+    research, order = done.values()
+    assert len(research["web"]["sources"]) == 5
+    assert len(research["papers"]["sources"]) == 3
+    assert "bees" in research["web"]["summary"].lower()
+    assert order == {"order_id": "A-1", "reservation_id": "R-1", "charge_id": "C-1", "shipment_id": "S-1"}
 
 
-async def _in_the_demo(id_: str, **answers: Callable[[Any], Any]) -> Any:
-    document = _parsed(TEMPLATES[id_]).document
-    world = FakeWorld(tools={"web_search": DEMO.web_search, **answers})
-    engine = world.engine(document, Demo().local)
-    try:
-        return (await engine.run(_tool(document).name, TEMPLATES[id_]["example_input"])).value
-    finally:
-        await engine.close()
+def _of_the_demo() -> dict[str, dict[str, Any]]:
+    """Return what the tools of the demo take."""
+    made = [tool for server in (arxiv, fetch, inventory, payment, shipping, summarize) for tool in server.tools(MEMORY)]
+    query: dict[str, Any] = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    return {"web_search": query, **{tool.name: dict(tool.types.input or {}) for tool in made}}
 
 
-async def test_the_research_of_the_demo_runs_on_its_servers():
-    value = await _in_the_demo("demo-research-v1")
-    assert len(value["web"]["sources"]) == 5
-    assert len(value["papers"]["sources"]) == 3
-    assert "bees" in value["web"]["summary"]
-
-
-async def test_the_order_of_the_demo_runs_on_its_servers():
-    value = await _in_the_demo("demo-order-v1")
-    assert value["order_id"] == "A-1"
-    assert all(value[key] for key in ("reservation_id", "charge_id", "shipment_id"))
+DEMO = _of_the_demo()
 
 
 # How cases are written.
@@ -296,7 +281,7 @@ async def test_the_order_of_the_demo_runs_on_its_servers():
 
 def _answering(template: dict[str, Any], tool: str, written: Any) -> Callable[[Any], Any]:
     """Return a tool that answers by the first rule that fits its arguments."""
-    rules: list[dict[str, Any]] = written if isinstance(written, list) else [written]
+    rules: list[dict[str, Any]] = written if is_array(written) else [written]
     for rule in rules:
         _check_shape(template, tool, rule)
 
@@ -352,10 +337,8 @@ def _block(text: str) -> dict[str, str]:
 
 def _schema(template: dict[str, Any], tool: str) -> dict[str, Any]:
     """Return what a tool takes: of the demo's tools what they say, of the others what their sources say."""
-    if tool == "web_search":
-        return {"type": "object", "required": ["query"], "properties": {"query": {"type": "string"}}}
     if template["servers"][tool].startswith(OURS):
-        return dict(DEMO.tools[tool].types.input or {})
+        return DEMO[tool]
     takes: dict[str, str] = KNOWN[tool]["takes"]
     return {
         "type": "object",
@@ -382,10 +365,11 @@ def _tool(document: Document) -> ToolDef:
 
 
 def _has(value: Any, part: Any) -> bool:
-    if isinstance(part, dict) and isinstance(value, dict):
-        return all(key in value and _has(value[key], one) for key, one in part.items())  # pyright: ignore
-    if isinstance(part, list) and isinstance(value, list) and part:
-        return all(any(_has(one, wanted) for one in value) for wanted in part)  # pyright: ignore
+    """Tell whether a value has a part: other fields may be there too, and other items."""
+    if is_object(part) and is_object(value):
+        return all(key in value and _has(value[key], one) for key, one in part.items())
+    if is_array(part) and is_array(value) and part:
+        return all(any(_has(one, wanted) for one in value) for wanted in part)
     return value == part
 
 

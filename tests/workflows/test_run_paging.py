@@ -1,4 +1,4 @@
-"""Paging through runs: nothing is lost or comes twice while others are added, and a page costs the same at any length."""
+"""Paging through runs: nothing is lost or comes twice while others are added, and every page costs the same."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from weft.ports import Store
 from weft.stores.memory import MemoryStore
 from weft.testing import FakeClock
 from weft.workflows.recorded import Ended
-from weft.workflows.runs import LOOK, Runs
-from weft.workflows.trails import DAY
+from weft.workflows.runs import LOOK, RETENTION, Runs
+from weft.workflows.trails import DAY, Trails
 
 STATUSES: list[Ended] = ["succeeded", "failed", "cancelled"]
 CHOICES: list[dict[str, Any]] = [{}, {"template": "a"}, {"status": "failed"}, {"template": "a", "status": "failed"}]
@@ -90,7 +90,7 @@ async def test_numbers_that_nobody_wrote_to_hide_no_run(fates: list[str], limit:
     made: list[str] = []
     for fate in fates:
         if fate == "holes":
-            await runs._trails.next(await runs._trails.today(), 1e6, "acme")  # pyright: ignore[reportPrivateUsage]
+            await Trails(store, RETENTION).next(*await Trails(store, RETENTION).day(), "acme")
             continue
         made.insert(0, (await runs.begin(run())).run_id if fate == "dies" else (await ran(runs)).run_id)
     met: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from weft.stores.memory import MemoryStore
 from weft.workflows import shelf as shelves
 from weft.workflows.library import built_in
 from weft.workflows.shelf import Shelf
+from weft.workflows.template import read_template
 
 pytestmark = pytest.mark.req("WFL-17")
 OURS = {"ours-v1": template("ours-v1", name="Ours", metadata={"category": "analysis", "tags": ["built"]})}
@@ -32,7 +34,7 @@ async def ids(shelf: Shelf, tenant: str, **chosen: str) -> list[str]:
 
 
 async def test_what_was_created_is_there_with_its_document_as_it_was_written(shelf: Shelf):
-    odd = {"steps": [], "b": [1.5, None, 10**30, "ü\ud800"], "a": {}}
+    odd: dict[str, Any] = {"steps": [], "b": [1.5, None, 10**30, "ü\ud800"], "a": {}}
     made = await shelf.create("t", template("mine", composition=odd))
     found = await shelf.get("t", "mine")
     assert found.template.composition == odd
@@ -114,6 +116,15 @@ async def test_an_update_takes_the_place_and_keeps_the_day_of_creation(shelf: Sh
     found = await shelf.get("t", "mine")
     assert (found.template.name, found.version, found.created) == ("second", second.version, first.created)
     assert [card["name"] for card in await shelf.list("t") if card["id"] == "mine"] == ["second"]
+
+
+async def test_what_was_shown_can_be_changed_and_sent_back(shelf: Shelf):
+    made = await shelf.create("t", template("mine"))
+    shown = (await shelf.get("t", "mine")).to_json()
+    assert (shown["etag"], shown["built_in"], shown["created"]) == (str(made.version), False, made.created)
+    again = await shelf.update("t", read_template({**shown, "name": "Other"}), version=int(shown["etag"]))
+    assert again.template.to_json() == {**made.template.to_json(), "name": "Other"}
+    assert "etag" not in (await shelf.get("t", "ours-v1")).to_json()
 
 
 async def test_a_change_to_an_older_version_is_refused(shelf: Shelf):

@@ -6,6 +6,7 @@ from weft.app.stores import Stores
 from weft.config import Config
 from weft.config.sections import CompositionsRule
 from weft.errors import InputError
+from weft.gateway.composition_tools import composition_tools
 from weft.gateway.compositions import Compositions, Library
 from weft.gateway.drafts import Drafts
 from weft.gateway.gateway import Gateway
@@ -16,14 +17,17 @@ from weft.workflows.shelf import Shelf
 
 
 def compositions_of(config: Config, gateway: Gateway, stores: Stores) -> Compositions:
-    """Return the service.
+    """Return the service; its tools are among those of the gateway, where weft.yaml says so.
 
     Raises:
         InputError: the store that it is to use is not configured.
     """
     rule = config.compositions
     drafts = Drafts(gateway.live)
-    return Compositions(gateway.engine, drafts, gateway.telemetry, library_on(stores_for(rule, stores), rule))
+    made = Compositions(gateway.engine, drafts, gateway.telemetry, library_on(stores_for(rule, stores), rule))
+    if rule.tools:
+        gateway.live.own = composition_tools(made)
+    return made
 
 
 def stores_for(rule: CompositionsRule, stores: Stores) -> Store:

@@ -11,12 +11,15 @@ from weft.app.watching import Watch
 from weft.config import Config
 from weft.gateway.callers import Inside, Nobody
 from weft.gateway.gateway import Gateway
+from weft.gateway.origins import caller_of_run
 from weft.gateway.policy import ToolFacts
 from weft.patterns.circuits import Circuits
 from weft.patterns.dead_letter_spool import Letterboxes
+from weft.patterns.workflow_plan import Watch as Followers
 from weft.ports import Caller, Principal, Store
 from weft.run.recovery import Recovery
 from weft.run.spool import DeadLetters
+from weft.run.workflow_recovery import WorkflowRecovery
 from weft.telemetry.signals import LoggedSignals
 
 
@@ -51,7 +54,7 @@ class Keeping:
         await self.stores.open()
 
     def begin(self, gateway: Gateway) -> Watch:
-        """Begin to finish sagas whose owner is gone, to send letters that were not taken, and to watch."""
+        """Begin to finish sagas and workflows whose owner is gone, to send letters again, and to watch."""
         engine, live, signals, shelves = gateway.engine, gateway.live, self.signals, self._shelves()
         clock, limits, detach = engine.clock, engine.limits, engine.detach
         recovery = Recovery(
@@ -68,10 +71,21 @@ class Keeping:
             clock=clock,
             signals=signals,
         )
+        workflows = WorkflowRecovery(
+            shelves,
+            live.compile,
+            caller_of_run,
+            detach=detach,
+            watch=live.kept.of(Followers),
+            clock=clock,
+            limits=lambda: engine.limits,
+            signals=signals,
+        )
         watch = Watch(self.stores.all(), shelves, operating.circuits)
         signals.on_event = watch.heard
         tasks = [
             asyncio.create_task(recovery.run(), name="saga recovery"),
+            asyncio.create_task(workflows.run(), name="workflow recovery"),
             asyncio.create_task(letters.run(), name="dead letters"),
             asyncio.create_task(watch.run(), name="state watch"),
         ]

@@ -25,6 +25,7 @@ from weft.plan.compiler import check_stores
 from weft.registry.findings import Severities
 from weft.registry.validate import SEED, old_form
 from weft.run.journal import volatile_sagas
+from weft.run.workflow_recovery import volatile_workflows
 from weft.upstreams.egress import only_public
 from weft.upstreams.httpfetch import fetch
 
@@ -106,4 +107,4 @@ def _of_stores(document: Document, stores: Stores | None) -> list[Problem]:
     if stores is None:
         return []
     missing = list(check_stores(document, stores.names))
-    return missing or list(volatile_sagas(document, stores.find))
+    return missing or [*volatile_sagas(document, stores.find), *volatile_workflows(document, stores.find)]

@@ -24,6 +24,7 @@ from weft.app.specs import document_limits_of, limits_of, message_limits_of, nam
 from weft.config import Config, load_config
 from weft.config.checks import is_loopback
 from weft.doors.admin import AdminDoor, answer_peers
+from weft.doors.compositions import CompositionsDoor
 from weft.doors.fronts import admin_front, public_front
 from weft.doors.listener import Limits as ListenerLimits
 from weft.doors.listener import Listener, Tls
@@ -153,6 +154,7 @@ class Running:
             await self.gateway.ready()
             self._check_required()
         self._tasks.append(asyncio.create_task(self.registry.run(), name="registry watcher"))
+        self._tasks.append(asyncio.create_task(self.compositions.keep_alive(), name="runs"))
         if self.approval is not None:
             watching = self.approval.watch(self.gateway.pool.recheck)
             self._tasks.append(asyncio.create_task(watching, name="lock watcher"))
@@ -165,6 +167,7 @@ class Running:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.compositions.close()
         await self.keeping.end()
         await self.gateway.close()
         await self.keeping.close()
@@ -193,6 +196,7 @@ class Running:
         given, limits = config.listen, config.limits
         door = McpDoor(self.gateway, key=self._key, peers=self.peers, limits=message_limits_of(config))
         plain = PlainDoor(self.gateway, limits=document_limits_of(config))
+        compositions = CompositionsDoor(self.compositions, peers=self.peers, limits=document_limits_of(config))
         site = Site(bound=given.host, hosts=given.allowed_hosts, origins=given.allowed_origins)
         load = Load(
             LoadLimits(
@@ -207,6 +211,7 @@ class Running:
         guard = public_front(
             door,
             plain,
+            compositions=compositions,
             health=self,
             site=site,
             metrics=self.metrics,
@@ -221,8 +226,13 @@ class Running:
             header_bytes=limits.headers,
             connections_per_ip=limits.connections_per_address,
         )
-        # Streams on which clients only listen would last as long as the drain may.
-        listener = Listener(guard, sockets=[sock], tls=tls, limits=bears, shared_by=shared_by, on_drain=door.close)
+
+        def drained() -> None:
+            # Streams on which clients only listen would last as long as the drain may.
+            door.close()
+            compositions.close()
+
+        listener = Listener(guard, sockets=[sock], tls=tls, limits=bears, shared_by=shared_by, on_drain=drained)
         self.telemetry.metrics.limits_counted_by(
             lambda: {
                 "Overloaded": load.overloaded,
@@ -238,6 +248,7 @@ class Running:
         self.telemetry.metrics.limits_counted_by(self._auditor.counted)
         self.telemetry.metrics.limits_counted_by(lambda: door.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: plain.exceeded)
+        self.telemetry.metrics.limits_counted_by(lambda: compositions.exceeded)
         self.telemetry.metrics.limits_counted_by(lambda: listener.refusals)
         self._listener = listener
         return listener

@@ -9,7 +9,7 @@ from typing import Any
 from weft.errors import Loc, Problem, shown
 from weft.ir.document import SECTIONS
 from weft.ir.including import INCLUDE
-from weft.ir.normalise import Parsed, placed, value_at
+from weft.ir.normalise import Parsed, is_workflow, placed, value_at
 from weft.ports import is_array, is_object
 
 MOST = 20
@@ -19,6 +19,9 @@ TOP = {"1.0": ("schemaVersion", "tools", INCLUDE), "2.0": ("schemaVersion", *SEC
 def departures(parsed: Parsed) -> list[Problem]:
     """Return the first places that `weft fmt` would write differently."""
     value = parsed.source.value
+    if is_workflow(value):
+        found = [*_compare(value, bare(parsed.document.to_ir()), ())]
+        return [placed(problem, parsed.source) for problem in found[:MOST]]
     found = [*_top(value, TOP[parsed.document.schema_version])]
     for section in SECTIONS:
         for at, entity in zip(parsed.places[section], parsed.document.section(section), strict=True):
@@ -30,6 +33,13 @@ def departures(parsed: Parsed) -> list[Problem]:
         rest = Problem(code="NotCanonical", message=f"{len(found) - MOST} more places are not in canonical form")
         told.append(placed(rest, parsed.source))
     return told
+
+
+def bare(ir: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of one workflow as that workflow, with nothing around it."""
+    tool: dict[str, Any] = dict(ir["tools"][0])
+    workflow: dict[str, Any] = tool.pop("spec")["workflow"]
+    return {**tool, **workflow}
 
 
 def _top(value: dict[str, Any], top: tuple[str, ...]) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ import click
 from weft.errors import InputError
 
 if TYPE_CHECKING:
+    from weft.ir.document import Document
     from weft.ir.read import Format
 
 YAML = (".yaml", ".yml")
@@ -26,6 +27,25 @@ REGISTRY = Path("registry.json")
 def format_of(path: Path) -> Format:
     """Return the format that a file's name asks for."""
     return "yaml" if path.suffix.lower() in YAML else "json"
+
+
+def file_meant(given: str) -> Path | None:
+    """Return the file that somebody names where a name is wanted; None for a name."""
+    path = Path(given)
+    return path if path.suffix.lower() in (".json", *YAML) and path.is_file() else None
+
+
+def only_tool(document: Document, file: Path) -> str:
+    """Return the name of the tool that a file has: a workflow document is one.
+
+    Raises:
+        InputError: it has several, or none.
+    """
+    names = [tool.name for tool in document.tools if not tool.internal]
+    if len(names) != 1:
+        told = f"{file} has {', '.join(names[:5]) or 'no tools'}{', ...' if len(names) > 5 else ''}"
+        raise InputError(told, code="NotOneTool", hint=f"name one of its tools, with --registry {file}")
+    return names[0]
 
 
 def write_file(path: Path, text: str) -> None:

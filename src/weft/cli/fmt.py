@@ -72,8 +72,9 @@ def _canonical(source: Source) -> str:
     Raises:
         DocumentInvalid: something in it cannot be read, and would be lost.
     """
+    from weft.cli.canonical import bare
     from weft.ir.including import INCLUDE
-    from weft.ir.normalise import parse_alone
+    from weft.ir.normalise import is_workflow, parse_alone
     from weft.ir.write import write
 
     know_patterns()
@@ -85,6 +86,7 @@ def _canonical(source: Source) -> str:
     if INCLUDE in source.value:
         version = {"schemaVersion": ir.pop("schemaVersion")}
         ir = {**version, INCLUDE: source.value[INCLUDE], **ir}
+    ir = bare(ir) if is_workflow(source.value) else ir
     ignored = _dollar_keys(source.value) - _dollar_keys(ir)
     comments = _comments(source.text) if source.format == "yaml" else 0
     lost = [plural(count, noun) for count, noun in ((ignored, "$-key"), (comments, "comment")) if count > 0]

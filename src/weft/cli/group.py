@@ -20,6 +20,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "demo": "Watch nine MCP servers composed behind one URL.",
         "serve": "Serve tools of MCP servers, and compositions of them, at one URL.",
         "run": "Run a tool of a registry, without a server.",
+        "templates": "Find, run and keep workflows that are ready to use.",
         "call": "Call a tool of any MCP server.",
         "tools": "List the tools of any MCP server.",
         "trace": "Print what a recent call through the gateway did.",

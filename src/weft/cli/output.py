@@ -142,8 +142,8 @@ def show_error(error: WeftError) -> None:
     note(f"{click.style('error', fg='red', bold=True)}: {plain(error.message)} [{error.code}]")
     if error.path:
         note(f"    in step {plain(' > '.join(error.path))}")
-    if error.hint:
-        note(f"    {plain(error.hint)}")
+    for line in (error.hint or "").splitlines():
+        note(f"    {plain(line)}")
 
 
 def warn(text: str) -> None:

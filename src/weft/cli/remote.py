@@ -124,7 +124,7 @@ def _transport(remote: Remote) -> Transport:
         return StdioTransport(remote.command, server=remote.name, log=lambda line: note(plain(line)))
     from weft.upstreams.http import HttpTransport
 
-    headers = dict(map(_header, remote.headers))
+    headers = dict(map(header_given, remote.headers))
     if (key := os.environ.get(KEY)) and "authorization" not in map(str.lower, headers):
         headers["Authorization"] = f"Bearer {key}"
     if remote.agent is not None:
@@ -133,7 +133,12 @@ def _transport(remote: Remote) -> Transport:
     return HttpTransport(remote.address, headers=headers)
 
 
-def _header(text: str) -> tuple[str, str]:
+def header_given(text: str) -> tuple[str, str]:
+    """Return name and value of a --header.
+
+    Raises:
+        InputError: it is none.
+    """
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise InputError(f"--header: {text!r} is not 'NAME: VALUE'", code="InvalidHeader")

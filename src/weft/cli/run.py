@@ -8,17 +8,17 @@ import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.files import REGISTRY, no_registry_hint, write_file
+from weft.cli.files import REGISTRY, file_meant, no_registry_hint, only_tool, write_file
 from weft.cli.given import seconds_given, value_given
 from weft.cli.output import as_json, fail, note, plain, result, show_problems, warn
 from weft.cli.outside import importing
-from weft.errors import ExecutionFailed, InputError, WeftError
+from weft.errors import ExecutionFailed, InputError, NotFound, WeftError
 
 if TYPE_CHECKING:
     from weft.app import Registry
@@ -41,7 +41,8 @@ Answers of --mock, by tool:
 \b
 Example:
   weft run research_pipeline --registry research.py --input '"bees"' --trace
-  weft run research_pipeline --mock answers.yaml --input @topic.json"""
+  weft run research_pipeline --mock answers.yaml --input @topic.json
+  weft run workflow.yaml -c weft.yaml --input '{"topic": "bees"}'"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Order:
 class Prepared:
     """All that the call needs."""
 
+    tool: str
     document: Document
     upstream: Upstream
     value: Any
@@ -70,7 +72,7 @@ class Prepared:
 
 
 @click.command("run", epilog=ANSWERS)
-@click.argument("tool")
+@click.argument("tool", metavar="TOOL|FILE")
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="A weft.yaml: its servers are connected to.")
 @click.option("--registry", type=click.Path(path_type=Path), help="JSON, YAML or Python.  [default: ./registry.json]")
 @click.option("--tools", type=click.Path(path_type=Path), help="A Python file: every @w.python_tool in it.")
@@ -85,6 +87,8 @@ class Prepared:
 def command(json_: bool, **given: Any) -> None:
     """Run TOOL of a registry in this process and print its result as JSON; warnings and the trace go to stderr.
 
+    FILE is a document with one tool, such as a workflow document.
+
     Tools are found among the answers of --mock first, then in --tools, then in the registry's own file when that is
     Python, then on the servers of --config. A composition whose input is not an object also takes it as the sole
     property of one. Exits with 1 when the work failed, with 2 when the input is wrong.
@@ -97,10 +101,20 @@ def command(json_: bool, **given: Any) -> None:
     except NotPrepared as error:
         fail(error.why, json_=json_, code=2)
     except WeftError as error:
+        _tell_of_servers(order, error)
         _show_trace(order, error.trace)
         fail(error, json_=json_, code=1)
     else:
         _show(order, done, json_=json_)
+
+
+def _tell_of_servers(order: Order, error: WeftError) -> None:
+    """Hint at the servers of ./weft.yaml where a tool was not found and nobody named them."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, NotFound):
+        cause = cause.__cause__
+    if cause is not None and error.hint is None and order.config is None and Path("weft.yaml").exists():
+        error.hint = "-c weft.yaml connects to the servers of ./weft.yaml"
 
 
 class NotPrepared(Exception):
@@ -121,7 +135,7 @@ async def _done(order: Order) -> Result:
             stores = None if config is None else await stack.enter_async_context(_stores(config))
         except InputError as error:
             raise NotPrepared(error) from None
-        return await _call(order.tool, prepared, stores, traced=order.trace or order.trace_out is not None)
+        return await _call(prepared, stores, traced=order.trace or order.trace_out is not None)
 
 
 def _settings(file: Path) -> Config:
@@ -166,21 +180,24 @@ def _prepare(order: Order, config: Config | None, servers: Pool | None) -> Prepa
 
     _check_trace_out(order.trace_out)
     timeout = None if order.timeout is None else seconds_given(order.timeout)
+    file = file_meant(order.tool) if order.registry is None else None
+    order = order if file is None else replace(order, registry=file)
     registry = _registry(order, config)
+    name = order.tool if file is None else only_tool(registry.document, file)
     upstream = Upstreams([*_extra(order), registry.tools, *([] if servers is None else [servers])])
     try:
-        document = callable_in(registry.document, order.tool, upstream)
+        document = callable_in(registry.document, name, upstream)
     except InputError as error:
         if order.registry is None and config is None and not REGISTRY.exists():
             in_config = ", or that of the gateway with -c weft.yaml" if Path("weft.yaml").exists() else ""
             error.hint = error.hint or f"{no_registry_hint()}{in_config}"
         raise
-    tool = find_tool(document, order.tool)
+    tool = find_tool(document, name)
     assert tool is not None, "it can be called"
     value = accept(tool, {} if order.input is None else value_given(order.input))
     for misfit in misfits(tool, value):
         warn(f"The input of '{tool.name}' does not fit: {misfit}")
-    return Prepared(document, upstream, value, timeout)
+    return Prepared(name, document, upstream, value, timeout)
 
 
 def _registry(order: Order, config: Config | None) -> Registry:
@@ -237,7 +254,7 @@ def _show(order: Order, done: Result, *, json_: bool) -> None:
         result(text)
 
 
-async def _call(tool: str, prepared: Prepared, stores: Stores | None, *, traced: bool) -> Result:
+async def _call(prepared: Prepared, stores: Stores | None, *, traced: bool) -> Result:
     from weft.app import local
 
     try:
@@ -246,7 +263,7 @@ async def _call(tool: str, prepared: Prepared, stores: Stores | None, *, traced:
         # A store that nobody configured is a matter of what was written.
         raise NotPrepared(InputError(error.message, code=error.code, hint=error.hint)) from None
     try:
-        return await engine.run(tool, prepared.value, timeout=prepared.timeout, trace=traced)
+        return await engine.run(prepared.tool, prepared.value, timeout=prepared.timeout, trace=traced)
     finally:
         await engine.close()
 

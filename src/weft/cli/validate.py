@@ -23,7 +23,12 @@ SETTINGS = frozenset({"weft.yaml", "weft.yml", "weft.json"})
     epilog="\b\nExample:\n  weft validate registry.json tools/*.yaml\n  weft validate --strict --json registry.json",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="A weft.yaml: how strict registries are taken.")
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A weft.yaml: how strict registries are taken; its servers are not asked.",
+)
 @click.option("--strict", is_flag=True, help="Refuse what is not in canonical form.")
 @click.option("--json", "json_", is_flag=True, help='Print {"valid", "errors", "warnings"}.')
 def command(files: tuple[str, ...], config: Path | None, strict: bool, json_: bool) -> None:

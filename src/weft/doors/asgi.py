@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http
+import json
 import math
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
@@ -31,6 +33,8 @@ CERTIFICATE = "weft.certificate"
 
 COMMON_NAME = "weft.certificate.name"
 """Key of a scope beside that: the common name of the certificate's subject, None when there is not exactly one."""
+
+PROBLEM = b"application/problem+json"
 
 _NO_STORE = (b"cache-control", b"no-store")
 
@@ -109,6 +113,26 @@ def error_body(code: str, message: str, *, hint: str | None = None, rpc: bool = 
     return orjson.dumps({"error": told})
 
 
+def problem_body(status: int, code: str, message: str, *, hint: str | None = None, **more: Any) -> bytes:
+    """Return an error as RFC 9457 has it; `code` says which it is."""
+    told = {"type": "about:blank", "title": http.HTTPStatus(status).phrase, "status": status, "detail": message}
+    return any_json({**told, "code": code, **({"hint": hint} if hint else {}), **more})
+
+
+def any_json(value: object) -> bytes:
+    """Return a value as JSON; also one that orjson does not take, such as a large number or half a letter."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"), default=str).encode()
+
+
+def speaks_problems(scope: Scope) -> bool:
+    """Tell whether who asks for this path is told errors as problems."""
+    path: str = scope["path"]
+    return path.startswith("/api/")
+
+
 def speaks_rpc(scope: Scope) -> bool:
     """Tell whether who asks for this path is an MCP client."""
     path: str = scope["path"]
@@ -129,8 +153,11 @@ async def refuse(
     """Send an error with its HTTP status; `retry_after` is in seconds."""
     more = {} if retry_after is None else {"retryAfterMs": round(retry_after * 1000)}
     extra: Headers = [] if retry_after is None else [retry_after_header(retry_after)]
-    body = error_body(code, message, hint=hint, rpc=speaks_rpc(scope), **more)
-    await answer(send, status, body, headers=[*extra, *(headers or ())])
+    if speaks_problems(scope):
+        body, kind = problem_body(status, code, message, hint=hint, **more), PROBLEM
+    else:
+        body, kind = error_body(code, message, hint=hint, rpc=speaks_rpc(scope), **more), b"application/json"
+    await answer(send, status, body, kind=kind, headers=[*extra, *(headers or ())])
 
 
 async def refuse_limit(scope: Scope, send: Send, status: int, error: LimitExceeded) -> None:

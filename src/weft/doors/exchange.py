@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from weft.doors.asgi import Asgi, Message, Scope, error_body, speaks_rpc
+from weft.doors.asgi import PROBLEM, Asgi, Message, Scope, error_body, problem_body, speaks_problems, speaks_rpc
 
 if TYPE_CHECKING:
     from weft.doors.http1 import Connection
@@ -20,14 +20,14 @@ BUFFERED = 65_536
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
 _ALWAYS = b"x-content-type-options: nosniff\r\nx-frame-options: DENY\r\n"
-_ERROR = b"content-type: application/json\r\ncache-control: no-store\r\nconnection: close\r\n"
+_ERROR = b"cache-control: no-store\r\nconnection: close\r\n"
 _NO_BODY = frozenset((204, 304))
 _INSIDE = "something is wrong inside weft; its log says more"
 
 
-def last_answer(status: int, body: bytes, *, more: bytes = b"") -> bytes:
+def last_answer(status: int, body: bytes, *, more: bytes = b"", kind: bytes = b"application/json") -> bytes:
     """Return a whole answer that is the last one on its connection."""
-    head = _STATUS_LINES[status] + _ALWAYS + _ERROR + more
+    head = _STATUS_LINES[status] + _ALWAYS + b"content-type: %b\r\n" % kind + _ERROR + more
     return head + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
@@ -94,7 +94,10 @@ class Exchange:
             return
         more = b"retry-after: 1\r\n" if status == 503 else b""
         self.keep_alive = False
-        self._end(last_answer(status, error_body(code, message, rpc=speaks_rpc(self.scope)), more=more))
+        if speaks_problems(self.scope):
+            self._end(last_answer(status, problem_body(status, code, message), more=more, kind=PROBLEM))
+        else:
+            self._end(last_answer(status, error_body(code, message, rpc=speaks_rpc(self.scope)), more=more))
 
     def fed(self, part: bytes) -> None:
         """Take a part of the body."""

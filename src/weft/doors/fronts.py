@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.doors.admin import AdminDoor
 from weft.doors.asgi import Asgi, Receive, Scope, Send
+from weft.doors.composition_routes import BASE
 from weft.doors.guard import OPEN, Guard
 from weft.doors.health import Health, Metrics, health_routes
 from weft.doors.identified import ProtectedResource, origin_of
@@ -20,6 +21,7 @@ def public_front(
     mcp: Asgi,
     plain: Asgi,
     *,
+    compositions: Asgi | None = None,
     health: Health,
     site: Site,
     metrics: Metrics | None = None,
@@ -27,7 +29,7 @@ def public_front(
     authenticators: Authenticators | None = None,
     public_url: str | None = None,
 ) -> Guard:
-    """Return `/mcp`, `/mcp/{view}`, plain calls below both, and health.
+    """Return `/mcp`, `/mcp/{view}`, plain calls below both, the API of compositions, and health.
 
     With `authenticators` it is made sure who asks, and told where tokens come from, under the origin of `public_url`.
     """
@@ -41,8 +43,12 @@ def public_front(
     told = health_routes(health, metrics=metrics, discreet=discreet)
     routes: dict[str, Asgi] = {"/mcp": mcp, f"/mcp{_CALL}": plain, **told}
     prefixes: dict[str, Asgi] = {"/mcp/": below}
+    doors = ["/mcp"]
+    if compositions is not None:
+        prefixes[f"{BASE}/"] = compositions
+        doors.append(BASE)
     if authenticators is not None:
-        routes[WELL_KNOWN] = prefixes[f"{WELL_KNOWN}/"] = ProtectedResource(authenticators, base=base)
+        routes[WELL_KNOWN] = prefixes[f"{WELL_KNOWN}/"] = ProtectedResource(authenticators, base=base, doors=doors)
     open_to_all = OPEN - {"/metrics"} if discreet else OPEN
     return Guard(
         routes,

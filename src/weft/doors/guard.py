@@ -15,11 +15,20 @@ from weft.gateway.identity import Authenticators, is_identity
 from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
 from weft.ports import ANONYMOUS
 
-_EXPOSED = b"mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
+_EXPOSED = b"mcp-session-id, mcp-protocol-version, www-authenticate, retry-after, etag, location"
 _SENT = frozenset(
-    (b"accept", b"authorization", b"content-type", b"last-event-id", b"traceparent", b"tracestate", b"baggage")
+    (
+        b"accept",
+        b"authorization",
+        b"content-type",
+        b"if-match",
+        b"last-event-id",
+        b"traceparent",
+        b"tracestate",
+        b"baggage",
+    )
 )
-_METHODS = b"GET, POST, DELETE, OPTIONS"
+_METHODS = b"GET, POST, PUT, DELETE, OPTIONS"
 OPEN = frozenset(("/healthz", "/readyz", "/metrics", WELL_KNOWN, f"{WELL_KNOWN}/"))
 # What nearly every request has and says nothing here: looked up once instead of compared with each name below.
 _USUAL = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from urllib.parse import quote, urlsplit
 
@@ -27,20 +28,22 @@ from weft.ports import Principal
 class ProtectedResource:
     """An ASGI application at `/.well-known/oauth-protected-resource`, and below it for each door (RFC 9728)."""
 
-    def __init__(self, authenticators: Authenticators, *, base: str | None = None, path: str = "/mcp") -> None:
+    def __init__(
+        self, authenticators: Authenticators, *, base: str | None = None, doors: Sequence[str] = ("/mcp",)
+    ) -> None:
         """Make one; `base` is the origin under which clients know the gateway, else what they call it is taken."""
         self._authenticators = authenticators
         self._base = base
-        self._path = path
+        self._doors = doors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tell who makes tokens for a door."""
         if scope["method"] != "GET":
             await refuse(scope, send, 405, "MethodNotAllowed", "this is read with GET", headers=[(b"allow", b"GET")])
             return
-        door = scope["path"].removeprefix(WELL_KNOWN).rstrip("/") or self._path
-        if door != self._path and not door.startswith(f"{self._path}/"):
-            missing = NotFound("Resource", door, [self._path])
+        door = scope["path"].removeprefix(WELL_KNOWN).rstrip("/") or self._doors[0]
+        if not any(door == one or door.startswith(f"{one}/") for one in self._doors):
+            missing = NotFound("Resource", door, self._doors)
             await refuse(scope, send, 404, missing.code, missing.message, hint=missing.hint)
             return
         await answer_json(send, 200, metadata(_resource(self._base, scope, door), self._authenticators.issuers))

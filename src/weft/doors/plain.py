@@ -90,7 +90,7 @@ class PlainDoor:
         _check_request(scope)
         asked = _parse(await read_body(scope, receive, limit=self._limits.bytes), self._limits)
         tool, params = _params(asked)
-        caller = Nobody(principal=scope["state"].get(PRINCIPAL, ANONYMOUS), meta=_trace_context(scope))
+        caller = Nobody(principal=scope["state"].get(PRINCIPAL, ANONYMOUS), meta=trace_context(scope))
         if (on_gone := scope.get(GONE)) is not None and (task := asyncio.current_task()) is not None:
             on_gone(task.cancel)
         result = await self._gateway.handle(_view(scope["path"]), "tools/call", params, caller)
@@ -105,6 +105,15 @@ def _view(path: str) -> str | None:
 def _check_request(scope: Scope) -> None:
     if scope["method"] != "POST":
         raise BadRequest(405, "MethodNotAllowed", "a tool is called with POST")
+    check_json(scope)
+
+
+def check_json(scope: Scope) -> None:
+    """Make sure that the body of a request is said to be JSON.
+
+    Raises:
+        BadRequest: it is not.
+    """
     kind = (header(scope, b"content-type") or b"").decode("latin-1")
     media, _, parameters = kind.partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
@@ -143,7 +152,7 @@ def _params(asked: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return tool, {"name": tool, "arguments": arguments, **({"_meta": meta} if is_object(meta) else {})}
 
 
-def _trace_context(scope: Scope) -> dict[str, Any]:
+def trace_context(scope: Scope) -> dict[str, Any]:
     """Return the caller's trace, which HTTP carries in a header and MCP in `_meta`."""
     found = {name: header(scope, name.encode()) for name in ("traceparent", "tracestate", "baggage")}
     return {name: value.decode("latin-1") for name, value in found.items() if value is not None}

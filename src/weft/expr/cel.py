@@ -80,7 +80,9 @@ class Conditions:
             if verdict is True:
                 return index
             if verdict is not False:
-                raise ExecutionFailed(f"Condition {shown(text)} failed: {verdict}")
+                missing = verdict.startswith("Key not found")
+                hint = "ask has(..) before you read a field that may not be there" if missing else None
+                raise ExecutionFailed(f"Condition {shown(text)} failed: {verdict}", hint=hint)
         return None
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from weft.errors import DocumentInvalid, ExpressionInvalid, Problem, json_pointer, nearest, shown
 from weft.expr.durations import parse_duration
+from weft.expr.schemas import SchemaProblem
 from weft.patterns.workflow_steps import MOST_AT_ONCE, Strategy
 from weft.ports import is_object
 
@@ -39,11 +40,32 @@ class Request:
     options: Options
 
 
+class RequestInvalid(DocumentInvalid):
+    """A request that is not one; what it asks to have run is not looked at."""
+
+    code = "RequestInvalid"
+
+
+class InputUnfit(DocumentInvalid):
+    """An input that the document does not take."""
+
+    code = "InvalidInput"
+
+    def __init__(self, found: Sequence[SchemaProblem]) -> None:
+        super().__init__([_unfit(one) for one in found])
+        told = "; ".join(f"{one.pointer or 'the input'}: {one.message}" for one in found)
+        self.message = f"the input does not fit: {told}"
+
+
+def _unfit(found: SchemaProblem) -> Problem:
+    return Problem(code="InvalidInput", message=found.message, loc=("input",), pointer=f"/input{found.pointer}")
+
+
 def read_request(body: Any) -> Request:
     """Return what a request asks for.
 
     Raises:
-        DocumentInvalid: with everything that is wrong with it.
+        RequestInvalid: with everything that is wrong with it.
     """
     wrong = _Wrong()
     given = wrong.object(body, (), KEYS)
@@ -56,7 +78,8 @@ def read_request(body: Any) -> Request:
     input: Any = given.get("input")
     if input is not None and not is_object(input):
         wrong.add("WrongType", "input is not an object", ("input",), shown(input), "an object")
-    options = _options(wrong.object(given.get("options") or {}, ("options",), OPTIONS), wrong)
+    settings: Any = given.get("options")
+    options = _options(wrong.object({} if settings is None else settings, ("options",), OPTIONS), wrong)
     wrong.raise_any()
     return Request(template_id=template, composition=composition, input=input or {}, options=options)
 
@@ -137,4 +160,4 @@ class _Wrong:
 
     def raise_any(self) -> None:
         if self._problems:
-            raise DocumentInvalid(self._problems)
+            raise RequestInvalid(self._problems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from time import perf_counter
@@ -21,22 +21,23 @@ from weft.errors import (
     WeftError,
     shown,
 )
+from weft.expr.schemas import SchemaProblem
 from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside, can_be_asked
 from weft.gateway.patience import Patient
+from weft.gateway.progress import steps_told
 from weft.gateway.quotas import QuotaExceeded, Quotas
 from weft.gateway.results import failed, served
 from weft.gateway.rounds import Answers, Rounds
 from weft.gateway.scope import Decision
 from weft.gateway.signing import digest
 from weft.gateway.values import secrets_of, warned, without
-from weft.gateway.views import Tool, View
+from weft.gateway.views import Perform, Tool, View
 from weft.ir.document import ToolDef
 from weft.plan.inputs import accept
 from weft.plan.typeflow import declared_output
 from weft.ports import Caller, Principal, is_array, is_object
 from weft.redaction import redact
-from weft.run.call import OnStep, Place
 from weft.run.engine import Engine
 from weft.telemetry import Active, Telemetry
 from weft.telemetry.logs import Log
@@ -50,7 +51,6 @@ LIMITS = (LimitExceeded, DeadlineExceeded, UpstreamMessageTooLarge)
 """The errors that say that a limit was met; each is counted under its code."""
 
 TOLD = 1000
-DEPTH = 2
 MISFITS = 20
 
 
@@ -206,9 +206,11 @@ class ToolCalls:
         tool = calling.tool
 
         async def work(client: Caller, brought: Mapping[str, Any]) -> dict[str, Any]:
-            if tool.server is None:
-                return await self._run(calling, client)
-            return await self._asking(calling, tool.server, client, brought)
+            if tool.server is not None:
+                return await self._asking(calling, tool.server, client, brought)
+            return await (
+                self._run(calling, client) if tool.perform is None else _performed(calling, tool.perform, client)
+            )
 
         def bound() -> str:
             return calling.bound(caller)
@@ -258,6 +260,19 @@ class ToolCalls:
         return told
 
 
+async def _performed(calling: Calling, perform: Perform, caller: Caller) -> dict[str, Any]:
+    """Return what a tool of weft's own gives; what failed in the end still has all that there is to tell of it."""
+    tool, active, arguments = calling.tool, calling.active, calling.arguments
+    _check_arguments(() if tool.unfit is None else tool.unfit(arguments))
+    done = await perform(Onward(caller, calling.along(caller)), arguments)
+    told = served(done.value, warnings=(), trace_id=active.trace_id)
+    if done.failed is None:
+        active.end("ok")
+        return told
+    active.end("error", error=redact(done.failed, calling.secrets()))
+    return {**told, "content": [{"type": "text", "text": done.failed}, *told["content"]], "isError": True}
+
+
 def _value(tool: Tool, definition: ToolDef, arguments: dict[str, Any]) -> Any:
     """Return the arguments as the engine takes them.
 
@@ -268,12 +283,17 @@ def _value(tool: Tool, definition: ToolDef, arguments: dict[str, Any]) -> Any:
     value = accept(definition, arguments)
     # A virtual tool has its own way with values that are not objects, when it is called.
     own = tool.declared if definition.spec is not None or is_object(value) else None
-    found = [*(own(value) if own is not None else ()), *(tool.unfit(arguments) if tool.unfit is not None else ())]
-    if found:
-        wrong = [f"{one.pointer or 'the input'}: {one.message}" for one in found]
+    _check_arguments(
+        [*(own(value) if own is not None else ()), *(tool.unfit(arguments) if tool.unfit is not None else ())]
+    )
+    return arguments["input"] if tool.whole else value
+
+
+def _check_arguments(found: Iterable[SchemaProblem]) -> None:
+    wrong = [f"{one.pointer or 'the input'}: {one.message}" for one in found]
+    if wrong:
         told = "; ".join(list(dict.fromkeys(wrong))[:MISFITS])
         raise ExecutionFailed(f"the arguments do not fit: {told}", code="InvalidArguments")
-    return arguments["input"] if tool.whole else value
 
 
 def _checked(result: dict[str, Any], server: Server) -> dict[str, Any]:
@@ -321,27 +341,3 @@ def _told(error: BaseException, calling: Calling) -> dict[str, Any]:
     if isinstance(error, InputError) and error.code == "InvalidRequestState":
         raise error
     return failed(error, tool=tool.name, trace_id=active.trace_id)
-
-
-def steps_told(caller: Caller) -> OnStep:
-    """Return what tells a client of each step of a composition that has ended, down to a depth that is worth it."""
-    told = 0
-
-    def tell(place: Place) -> None:
-        nonlocal told
-        if place.parent is None or told >= TOLD or _depth(place) > DEPTH:
-            return
-        told += 1
-        took = (place.ended - place.began) * 1000
-        name = place.name or place.step.name
-        how = "done" if place.outcome == "ok" else place.outcome
-        caller.progress({"progress": told, "message": f"{name}: {how} ({took:.0f} ms)"})
-
-    return tell
-
-
-def _depth(place: Place) -> int:
-    depth, above = 0, place.parent
-    while above is not None and depth <= DEPTH:
-        depth, above = depth + 1, above.parent
-    return depth

@@ -28,6 +28,8 @@ from weft.upstreams.pool import Pool
 from weft.upstreams.server import Server
 
 REGISTRY = "the registry"
+WEFT = "weft"
+"""Whose the tools of weft's own are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +52,16 @@ def build(
     scope: Scope | None = None,
     checks: Checks = UNCHECKED,
     hashes: bool = False,
+    own: Iterable[Tool] = (),
 ) -> Catalogue:
     """Return what is served, from the registry's document and what the servers offer now.
 
-    `scope` says who sees what of it, everybody everything without one; `hashes` asks for those of the definitions.
+    `scope` says who sees what of it, everybody everything without one; `hashes` asks for those of the definitions;
+    `own` are tools of weft itself.
     """
     servers = tuple(pool.servers.values())
     made = _Making(Descriptions(document, upstream, _finding(pool)), pool, checks, hashes=hashes)
-    tools, older, problems = _tools(document, made, pool, on_collision)
+    tools, older, problems = _tools(document, made, pool, on_collision, own)
     owned: dict[str, dict[str, Owned]] = {}
     for kind in KINDS:
         owned[kind.field], told = _owned(servers, kind, on_collision)
@@ -70,14 +74,17 @@ def build(
     return Catalogue(by_name, tuple(problems), uris)
 
 
-def prefixed_refs(document: Document, pool: Pool, on_collision: OnCollision) -> dict[str, ToolRef]:
+def prefixed_refs(
+    document: Document, pool: Pool, on_collision: OnCollision, own: Iterable[Tool] = ()
+) -> dict[str, ToolRef]:
     """Return the tools of servers that are served under another name than their own, by that name."""
     offers = [Offer(tool.name, REGISTRY, ToolRef(tool.name), owned=True) for tool in newest_tools(document)]
+    offers += [Offer(tool.name, WEFT, ToolRef(tool.name), owned=True) for tool in own]
     for server, name, _ in _undescribed(document, pool):
         spec = server.spec
         offers.append(Offer(name, spec.key, ToolRef(name, spec.name, spec.version)))
     served, _ = named(offers, on_collision=on_collision, what="tool")
-    return {name: offer.thing for name, offer in served.items() if name != offer.name}
+    return {name: offer.thing for name, offer in served.items() if name != offer.name and offer.source != WEFT}
 
 
 def _undescribed(document: Document, pool: Pool) -> Iterator[tuple[Server, str, dict[str, Any]]]:
@@ -106,7 +113,7 @@ def _finding(pool: Pool) -> Find:
 
 
 def _tools(
-    document: Document, made: _Making, pool: Pool, on_collision: OnCollision
+    document: Document, made: _Making, pool: Pool, on_collision: OnCollision, own: Iterable[Tool]
 ) -> tuple[dict[str, Tool], dict[tuple[str, str], Tool], list[str]]:
     offers: list[Offer[Tool]] = []
     older: dict[tuple[str, str], Tool] = {}
@@ -121,6 +128,8 @@ def _tools(
             offers.append(Offer(tool.name, REGISTRY, tool, owned=True))
         elif definition.version is not None:
             older[definition.name, definition.version] = tool
+    # The registry's come first: a composition keeps its name also where weft has a tool of that name.
+    offers += [Offer(tool.name, WEFT, tool, owned=True) for tool in own]
     for server, name, listed in _undescribed(document, pool):
         offers.append(Offer(name, server.spec.key, made.raw(server, name, listed)))
     served, problems = named(offers, on_collision=on_collision, what="tool")

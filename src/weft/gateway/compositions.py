@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-import orjson
-
 from weft.errors import DocumentInvalid, ExecutionFailed, InputError, StoreError, WeftError, shown
-from weft.expr.schemas import compile_schema
-from weft.gateway.asked import Options, Request, read_request
+from weft.gateway.asked import Request, read_request
 from weft.gateway.callers import Inside
-from weft.gateway.drafts import Compiled, Draft, Drafts, read_draft
-from weft.gateway.following import Recording
+from weft.gateway.drafts import Compiled, Draft, Drafts, check_input, overridden, read_draft
+from weft.gateway.following import Hear, Recording
+from weft.gateway.origins import origin_of
+from weft.gateway.outcome import cause_of, outcome
 from weft.gateway.outlook import outlook
 from weft.gateway.policy import ToolFacts
 from weft.ir.normalise import is_workflow
 from weft.patterns.workflow_plan import RunTold, Watch
-from weft.plan.typeflow import declared_input
 from weft.ports import Caller, Principal, is_object
 from weft.run.engine import Engine
 from weft.telemetry import Telemetry
@@ -30,10 +28,13 @@ from weft.workflows.learning import suggestions
 from weft.workflows.recorded import Run, new_run
 from weft.workflows.runs import Runs
 from weft.workflows.shelf import Shelf
-from weft.workflows.template import Template, read_template
+from weft.workflows.template import Template, encoded, read_template
 
 METHOD = "compositions/execute"
+MISSING = "missing_tools"
 MOST_RUNNING = 1000
+LOOK_AGAIN = 1.0
+"""After how many seconds it is looked again whether a run of another process has ended."""
 _log = Log("gateway")
 
 
@@ -56,6 +57,11 @@ class Compositions:
         self._library = library
         self._running: dict[str, Recording] = {}
         drafts.kept.of(Watch).begin = lambda plan, call, value: getattr(call.root.context, "run", None)
+        drafts.kept.of(Watch).origin = origin_of
+
+    async def keep_alive(self) -> None:
+        """Say again and again that this process works on its runs, until cancelled."""
+        await self._library.runs.keep_alive()
 
     # Templates.
 
@@ -74,7 +80,7 @@ class Compositions:
         found = await self._library.shelf.get(principal.tenant, id)
         known = await self._library.book.get(principal.tenant, id)
         told = _measured(found.to_json(), known.usage_count, known.success_rate)
-        told["missing_tools"] = self._drafts.missing(principal, found.template.required_tools)
+        told[MISSING] = self._drafts.missing(principal, found.template.required_tools)
         return told
 
     async def create(self, principal: Principal, body: Any) -> dict[str, Any]:
@@ -86,23 +92,25 @@ class Compositions:
         made = await self._library.shelf.create(principal.tenant, self._sound(body))
         return made.to_json()
 
-    async def update(self, principal: Principal, id: str, body: Any) -> dict[str, Any]:
-        """Replace a template."""
+    async def update(self, principal: Principal, id: str, body: Any, *, version: int | None = None) -> dict[str, Any]:
+        """Replace a template; with a version only if it is still that one."""
         if is_object(body) and body.get("id", id) != id:
             told = f"the body is of template {shown(body['id'])}"
             raise InputError(told, code="WrongId", hint=f"leave the id out, or write {id!r}")
         made = await self._library.shelf.update(
-            principal.tenant, self._sound({**body, "id": id} if is_object(body) else body)
+            principal.tenant, self._sound({**body, "id": id} if is_object(body) else body), version=version
         )
         return made.to_json()
 
-    async def delete(self, principal: Principal, id: str) -> None:
-        """Forget a template and its statistics."""
-        await self._library.shelf.delete(principal.tenant, id)
+    async def delete(self, principal: Principal, id: str, *, version: int | None = None) -> None:
+        """Forget a template and its statistics; with a version only if it is still that one."""
+        await self._library.shelf.delete(principal.tenant, id, version=version)
         await self._library.book.forget(principal.tenant, id)
 
     def _sound(self, body: Any) -> Template:
-        template = read_template(body)
+        # Somebody who sends back what was shown need not take it out.
+        given = {key: one for key, one in body.items() if key != MISSING} if is_object(body) else body
+        template = read_template(given)
         read_draft(template.composition, ("composition",))
         return template
 
@@ -155,8 +163,10 @@ class Compositions:
 
     # Running.
 
-    async def execute(self, caller: Caller, body: Any) -> dict[str, Any]:
+    async def execute(self, caller: Caller, body: Any, *, hear: Hear | None = None) -> dict[str, Any]:
         """Run a template or a document, or say what would be done; a workflow that fails is a result, too.
+
+        `hear` is told what happens, as `follow` tells it.
 
         Raises:
             DocumentInvalid, InputError, NotFound: it cannot be run at all.
@@ -164,11 +174,11 @@ class Compositions:
         request = read_request(body)
         principal = caller.principal
         draft, template = await self._meant(principal, request)
-        draft = _overridden(draft, request.options)
+        draft = overridden(draft, request.options)
         compiled = self._drafts.compiled(principal, draft, servers={} if template is None else template.servers)
         if template is not None and (old := self._too_old(principal, template)):
             raise InputError(old[0]["message"], code="ToolTooOld")
-        _check_input(draft, request.input)
+        check_input(draft, request.input)
         if request.options.dry_run:
             told = {"user_id": principal.subject, "tenant": principal.tenant, "agent": principal.agent_name}
             plan = outlook(draft.workflow, request.input, {**told, "request_id": None})
@@ -180,9 +190,10 @@ class Compositions:
             draft.tool.name,
             template=None if template is None else template.id,
             started=time(),
-            input_bytes=len(orjson.dumps(request.input)),
+            input_bytes=len(encoded(request.input)),
         )
-        recording = Recording(await self._begun(run))
+        steps = [step.id for step in draft.workflow.steps]
+        recording = Recording(await self._begun(run), steps=steps, hear=hear)
         self._running[run.run_id] = recording
         work = asyncio.create_task(self._run(compiled, request, caller, recording))
         recording.task = work
@@ -194,7 +205,7 @@ class Compositions:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
                 raise
-        self._engine.detach(_to_its_end(work))
+        # It is no background work of the engine, of which the oldest makes room: this run was promised to somebody.
         return {"run_id": run.run_id, "status": "running"}
 
     async def _run(self, compiled: Compiled, request: Request, caller: Caller, recording: Recording) -> dict[str, Any]:
@@ -228,9 +239,11 @@ class Compositions:
             active.end("cancelled")
             if recording.told is None:
                 recording.ended(RunTold(compiled.name, "cancelled"))
+        try:
+            return await self._ended(recording, error, warnings, active.trace_id)
         finally:
+            # Until it is recorded how it ended, those who follow it hear that from here.
             self._running.pop(recording.run.run_id, None)
-        return await self._ended(recording, error, warnings, active.trace_id)
 
     async def _begun(self, run: Run) -> Run:
         try:
@@ -244,7 +257,6 @@ class Compositions:
         self, recording: Recording, error: WeftError | None, warnings: list[str], trace_id: str
     ) -> dict[str, Any]:
         told = recording.told or RunTold(recording.run.name, "failed", error=error)
-        recording.close(told.status)
         shown_error = error or told.error
         # A run that its deadline ended was cancelled from where it stands.
         late = error is not None and told.status in ("running", "cancelled")
@@ -253,14 +265,25 @@ class Compositions:
             status,
             duration_ms=told.duration * 1000,
             steps=[step.to_json() for step in told.steps],
-            error=None if shown_error is None else _cause(shown_error),
+            error=None if shown_error is None else cause_of(shown_error),
         )
         try:
             if recording.run.at and await self._library.runs.end(ended):
                 await self._library.book.add(ended)
         except StoreError as failed:
             _log.warning(f"the end of a run is not recorded: {failed.message}", run=ended.run_id)
-        return _result(told, ended, shown_error, warnings, trace_id)
+        self._telemetry.metrics.workflow_ended(ended.status, [step.status for step in told.steps])
+        recording.close(ended)
+        return outcome(told, ended, shown_error, warnings=warnings, trace_id=trace_id)
+
+    async def close(self, *, drain: float = 5.0) -> None:
+        """Wait for what runs, at most so many seconds; then cancel what is left."""
+        tasks = {one.task for one in self._running.values() if one.task is not None}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=drain)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # Runs.
 
@@ -290,86 +313,38 @@ class Compositions:
             NotFound: there is no such run.
             InputError: it has ended, or another process runs it.
         """
-        found = await self._library.runs.get(principal.tenant, run_id)
         recording = self._here(principal, run_id)
-        if recording is None or recording.task is None:
+        if recording is None or recording.task is None or recording.told is not None:
+            if recording is not None and recording.task is not None:
+                await asyncio.wait({recording.task})
+            found = await self._library.runs.get(principal.tenant, run_id)
             told = f"run {run_id} is {found.status}" + (" elsewhere" if found.status == "running" else "")
             raise InputError(told, code="RunNotRunning")
         recording.task.cancel()
-        await asyncio.gather(recording.task, return_exceptions=True)
+        # Whoever asked for it may go away: what is being undone is not to be cancelled for that.
+        await asyncio.wait({recording.task})
         return await self.run(principal, run_id)
 
+    def is_here(self, principal: Principal, run_id: str) -> bool:
+        """Tell whether a run of the caller's tenant is under way in this process."""
+        return self._here(principal, run_id) is not None
+
     async def follow(self, principal: Principal, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Any]]:
-        """Yield what happens in a run, from its beginning or an event on; of one that has ended, how."""
+        """Yield what happens in a run, from its beginning or an event on; of one that is not here, how it ends."""
         recording = self._here(principal, run_id)
-        if recording is None:
-            run = await self._library.runs.get(principal.tenant, run_id)
-            yield {"id": after + 1, "event": "run_ended", "data": run.to_json()}
+        if recording is not None:
+            async for event in recording.events(after):
+                yield event
             return
-        async for event in recording.events(after):
-            yield event
+        while (run := await self._library.runs.get(principal.tenant, run_id)).status == "running":
+            await self._engine.clock.sleep(LOOK_AGAIN)
+        yield {"id": after + 1, "event": "run_ended", "data": run.to_json()}
 
     def _here(self, principal: Principal, run_id: str) -> Recording | None:
         recording = self._running.get(run_id)
         return recording if recording is not None and recording.run.tenant == principal.tenant else None
 
 
-def _overridden(draft: Draft, options: Options) -> Draft:
-    handling = draft.workflow.error_handling
-    changes: dict[str, Any] = {}
-    if options.max_concurrency is not None:
-        changes["max_concurrency"] = options.max_concurrency
-    if options.error_strategy is not None:
-        changes["error_handling"] = handling.model_copy(update={"failure_strategy": options.error_strategy})
-    return draft.changed(**changes) if changes else draft
-
-
-def _check_input(draft: Draft, input: Mapping[str, Any]) -> None:
-    schema = declared_input(draft.tool)
-    wrong = [f"{one.pointer or 'the input'}: {one.message}" for one in compile_schema(schema).problems(input)]
-    if wrong:
-        raise InputError(f"the input does not fit: {'; '.join(wrong[:20])}", code="InvalidInput")
-
-
 def _measured(told: dict[str, Any], usage: int, rate: float | None) -> dict[str, Any]:
     metadata: Mapping[str, Any] = told["metadata"]
     return {**told, "metadata": {**metadata, "usage_count": usage, "success_rate": rate}}
-
-
-def _cause(error: WeftError) -> dict[str, Any]:
-    return dict(getattr(error, "cause", None) or error.to_json())
-
-
-def _result(told: RunTold, run: Run, error: WeftError | None, warnings: list[str], trace_id: str) -> dict[str, Any]:
-    failed = [
-        {"step": step.id, **(step.error or {})} for step in told.steps if step.status in ("failed", "undo_failed")
-    ]
-    if error is not None and not failed:
-        failed = [{"step": None, **error.to_json()}]
-    return {
-        "success": run.status == "succeeded",
-        "status": run.status,
-        "results": told.results,
-        "output": told.output,
-        "errors": failed,
-        "warnings": warnings,
-        "duration": _go(told.duration),
-        "duration_ms": round(told.duration * 1000, 3),
-        "steps_executed": sum(1 for step in told.steps if step.began is not None and step.status != "skipped"),
-        "steps": [step.to_json() for step in told.steps],
-        "run_id": run.run_id,
-        "trace_id": trace_id,
-    }
-
-
-def _go(seconds: float) -> str:
-    """Return a duration as Go writes it: `1.5s`, `12.3ms`."""
-    if seconds >= 60:
-        minutes, left = divmod(round(seconds, 3), 60)
-        hours, minutes = divmod(int(minutes), 60)
-        return f"{f'{hours}h' if hours else ''}{minutes}m{left:g}s"
-    return f"{round(seconds, 3):g}s" if seconds >= 1 else f"{round(seconds * 1000, 3):g}ms"
-
-
-async def _to_its_end(work: asyncio.Task[dict[str, Any]]) -> None:
-    await asyncio.gather(work, return_exceptions=True)

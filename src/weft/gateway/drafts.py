@@ -9,6 +9,8 @@ from typing import Any
 
 from weft.errors import DocumentInvalid, InputError, Loc, Problem, errors_in, json_pointer, nearest, shown
 from weft.expr.jcs import hash_of
+from weft.expr.schemas import compile_schema
+from weft.gateway.asked import InputUnfit, Options
 from weft.gateway.live import Live
 from weft.gateway.policy import ToolFacts
 from weft.gateway.views import View
@@ -20,6 +22,7 @@ from weft.patterns.kept import Kept
 from weft.patterns.workflow import Workflow
 from weft.plan.compiler import check
 from weft.plan.snapshot import Snapshot
+from weft.plan.typeflow import declared_input
 from weft.ports import Principal
 from weft.registry.graph import references
 from weft.registry.tools import Tools
@@ -82,6 +85,28 @@ def read_draft(composition: Any, at: Loc = ()) -> Draft:
 def _here(problem: Problem, at: Loc) -> Problem:
     loc = (*at, *problem.loc)
     return replace(problem, loc=loc, pointer=json_pointer(loc), file=None, line=None, column=None)
+
+
+def overridden(draft: Draft, options: Options) -> Draft:
+    """Return a draft with what a request says instead of its document."""
+    handling = draft.workflow.error_handling
+    changes: dict[str, Any] = {}
+    if options.max_concurrency is not None:
+        changes["max_concurrency"] = options.max_concurrency
+    if options.error_strategy is not None:
+        changes["error_handling"] = handling.model_copy(update={"failure_strategy": options.error_strategy})
+    return draft.changed(**changes) if changes else draft
+
+
+def check_input(draft: Draft, input: Mapping[str, Any]) -> None:
+    """Make sure that a draft takes an input.
+
+    Raises:
+        InputUnfit: it does not.
+    """
+    found = compile_schema(declared_input(draft.tool)).problems(input)
+    if found:
+        raise InputUnfit(found)
 
 
 class Drafts:
@@ -157,7 +182,9 @@ class Drafts:
                 problems.append(self._unknown(principal, one.name, one.loc, servers))
                 continue
             tool = found[0]
-            if tool.definition is not None:
+            if tool.perform is not None:
+                problems.append(_not_a_step(one.name, one.loc))
+            elif tool.definition is not None:
                 index = tools.meant(tool.facts.name, tool.facts.version)
                 if index is not None:
                     _add(tools, index, needed)
@@ -187,6 +214,16 @@ class Drafts:
         if self._tools is None or self._tools[0] is not document:
             self._tools = (document, Tools(document))
         return self._tools[1]
+
+
+def _not_a_step(name: str, loc: Loc) -> Problem:
+    return Problem(
+        code="NotAStep",
+        message=f"'{name}' is a tool of weft itself, which no workflow calls",
+        loc=("tools", 0, *loc),
+        value=shown(name),
+        expected="a tool of a server, or a composition of the registry",
+    )
 
 
 def _add(tools: Tools, first: int, needed: dict[int, ToolDef]) -> None:

@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, TypeAlias
 
 from weft.patterns.workflow_plan import RunTold, StepTold
 from weft.workflows.recorded import Run
 
+Hear: TypeAlias = Callable[[dict[str, Any]], object]
+"""Is told of an event; it must not block and must not raise."""
+
 KEPT = 4096
-"""How many events of one run are kept for those who come late."""
+"""How many events of one run are kept for those who come late: the newest."""
 
 
 class Recording:
     """One run under way: a follower of the workflow, with the events so far."""
 
-    def __init__(self, run: Run, *, on_end: Callable[[Recording], object] | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        steps: Sequence[str] = (),
+        hear: Hear | None = None,
+        on_end: Callable[[Recording], object] | None = None,
+    ) -> None:
+        """Begin one; `steps` are the ids of all, and `hear` is told of each event at once."""
         self.run = run
+        self._hear = hear
         self.told: RunTold | None = None
-        """How the run ended, once it has."""
+        """How the workflow ended, once it has."""
         self.task: asyncio.Task[Any] | None = None
         """What cancels it."""
-        self._events: list[dict[str, Any]] = []
-        self._dropped = 0
+        self._events = deque[dict[str, Any]](maxlen=KEPT)
+        self._said = 0
+        self._over = False
         self._woken: asyncio.Future[None] | None = None
         self._on_end = on_end
-        self._say("run_started", {"run_id": run.run_id, "name": run.name, "template": run.template})
+        told = {"run_id": run.run_id, "name": run.name, "template": run.template, "steps": list(steps)}
+        self._say("run_started", told)
 
     def step(self, told: StepTold) -> None:
         """Hear of a step."""
@@ -36,20 +51,28 @@ class Recording:
         self._say(kind, told.to_json())
 
     def ended(self, told: RunTold) -> None:
-        """Hear that the run has ended."""
+        """Hear that the workflow has ended."""
         self.told = told
-        error = None if told.error is None else told.error.to_json()
-        self._say("run_ended", {"run_id": self.run.run_id, **told.to_json(), **({"error": error} if error else {})})
         if self._on_end is not None:
             self._on_end(self)
 
+    def close(self, run: Run) -> None:
+        """End the stream: the run is recorded as it ended, so that whoever hears of it can also read it."""
+        if not self._over:
+            self._over = True
+            self._say("run_ended", run.to_json())
+
     async def events(self, after: int = 0) -> AsyncGenerator[dict[str, Any]]:
-        """Yield what happened since an event, and then what happens, until the run has ended."""
-        at = max(after - self._dropped, 0)
+        """Yield what happened since an event, and then what happens, until the run has ended.
+
+        The end is told to whoever asks, also after an event that there was not.
+        """
+        at = min(after, self._said - 1 if self._over else self._said)
         while True:
-            while at < len(self._events):
-                event = self._events[at]
-                at += 1
+            while at < self._said:
+                first = self._said - len(self._events)
+                event = self._events[max(at - first, 0)]
+                at = event["id"]
                 yield event
                 if event["event"] == "run_ended":
                     return
@@ -57,16 +80,11 @@ class Recording:
                 self._woken = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._woken)
 
-    def close(self, status: str) -> None:
-        """End the stream of a run that ended without a word."""
-        if self.told is None:
-            self._say("run_ended", {"run_id": self.run.run_id, "status": status})
-
     def _say(self, event: str, data: dict[str, Any]) -> None:
-        number = self._dropped + len(self._events) + 1
-        if len(self._events) < KEPT:
-            self._events.append({"id": number, "event": event, "data": data})
-        elif event == "run_ended":
-            self._events[-1] = {"id": number, "event": event, "data": data}
+        self._said += 1
+        said = {"id": self._said, "event": event, "data": data}
+        self._events.append(said)
+        if self._hear is not None:
+            self._hear(said)
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)

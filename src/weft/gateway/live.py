@@ -16,7 +16,7 @@ from weft.gateway.names import OnCollision
 from weft.gateway.policy import ToolFacts
 from weft.gateway.scope import Scope
 from weft.gateway.steps import Steps
-from weft.gateway.views import ViewRule
+from weft.gateway.views import Tool, ViewRule
 from weft.ir.document import Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.versions import precedence
@@ -148,6 +148,8 @@ class Live:
         self.offered = Offered(None, pool, {})
         self.document = Document()
         """What the registry has, with the Python tools that came with it."""
+        self.own: tuple[Tool, ...] = ()
+        """Tools of weft itself, from the next build on."""
         self._on_built = on_built
         self._listeners: dict[object, Listener] = {}
         self._building = asyncio.Lock()
@@ -248,7 +250,7 @@ class Live:
         self, content: Content, naming: Naming, access: Access
     ) -> tuple[Snapshot, Catalogue, Offered, tuple[str, ...]]:
         pool, document = self._pool, _with_local(content)
-        prefixed = prefixed_refs(document, pool, naming.on_collision)
+        prefixed = prefixed_refs(document, pool, naming.on_collision, self.own)
         offered = Offered(content.local, pool, prefixed)
         rules = access.rules
         if not rules.written and not document.agents:
@@ -272,6 +274,7 @@ class Live:
             scope=scope,
             checks=access.checks,
             hashes=self._auditor.on,
+            own=self.own,
         )
         whole = catalogue.views[None]
         served = [*whole.tools.values(), *whole.older.values()]

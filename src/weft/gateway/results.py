@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from weft.errors import ExecutionFailed, ToolFailed, WeftError
+from weft.errors import DocumentInvalid, ExecutionFailed, ToolFailed, WeftError
 from weft.expr.shapes import types_of
 from weft.ports import Schema
 from weft.upstreams.results import WRAPPED
@@ -88,6 +88,8 @@ def failed(error: WeftError, *, tool: str, trace_id: str, warnings: Sequence[str
     elif error.retryable == "unknown-outcome":
         sentences.append("It is not known whether the work was done.")
     meta: dict[str, Any] = {TRACE: trace_id, ERROR: error.to_json()}
+    if isinstance(error, DocumentInvalid):
+        meta[ERROR]["problems"] = [problem.to_json() for problem in error.problems]
     if warnings:
         meta[WARNINGS] = list(warnings)
     *before, last = sentences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
@@ -14,13 +14,15 @@ from weft.gateway.scope import Decision, Scope
 from weft.gateway.uris import Template
 from weft.gateway.values import Values
 from weft.ir.document import ToolDef
-from weft.ports import Principal, is_object
+from weft.ports import Caller, Principal, is_object
 from weft.registry.tools import key_of
 from weft.upstreams.headers import Mirrored
 from weft.upstreams.server import Server
 
 Prepare: TypeAlias = Callable[[Any], Any]
 Check: TypeAlias = Callable[[Any], Iterable[SchemaProblem]]
+Perform: TypeAlias = "Callable[[Caller, dict[str, Any]], Awaitable[Performed]]"
+"""Does what a tool of weft's own does, for a caller, with the arguments."""
 UNAVAILABLE = "weft/unavailable"
 AT_ONCE = 50
 """How many tools are judged before others have their turn."""
@@ -30,8 +32,19 @@ SIGHTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class Performed:
+    """What a tool of weft's own gives; `failed` says in a sentence that it did not come to a good end."""
+
+    value: dict[str, Any]
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as it is served: relayed to a `server` under its name there, or run by the engine when there is none."""
+    """A tool as it is served: relayed to a `server` under its name there, or run by the engine when there is none.
+
+    One that weft itself has is performed.
+    """
 
     name: str
     listed: dict[str, Any]
@@ -61,6 +74,9 @@ class Tool:
 
     spec_hash: str | None = None
     """What stands for its definition in the audit log."""
+
+    perform: Perform | None = None
+    """Does what it does, where neither a server nor the registry has it."""
 
     @property
     def key(self) -> str:

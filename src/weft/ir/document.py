@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 
-from weft.errors import shown
+from weft.errors import ExpressionInvalid, shown
+from weft.expr.interpolation import compile_interpolation
 from weft.expr.paths import quote
 from weft.ir.entities import AgentEntity, SchemaEntity, ServerEntity
 from weft.ir.fields import INTERNAL, Dependency, Entity, JsonSchema, Kind, NewName, read_schema
-from weft.ir.nodes import AnyJson, LiteralJson, Node, refuse
+from weft.ir.nodes import AnyJson, LiteralJson, Node, refuse, refused
 from weft.ir.operations import Name, Operation, Undo
 from weft.ir.versions import PATTERN
 from weft.ports import Json, is_object
@@ -57,11 +58,11 @@ class ToolDef(Entity):
     source: ToolSource | None = None
     spec: Operation | None = None
     output_transform: Operation | None = None
-    undo: Undo | None = None
     metadata: dict[str, AnyJson] | None = None
     depends: list[Dependency] = []
     deprecated: bool = False
     deprecation_message: str | None = None
+    undo: Undo | None = None
 
     @classmethod
     def spell(cls, value: Any) -> Any:
@@ -89,6 +90,11 @@ class ToolDef(Entity):
                 expected="a source",
                 at=("outputTransform",),
             )
+        if self.undo is not None:
+            try:
+                compile_interpolation(self.undo.parameters, UNDO_KNOWS)
+            except ExpressionInvalid as error:
+                raise refused(error, "undo", "parameters", *getattr(error, "loc", ())) from None
         return self
 
     @property
@@ -97,10 +103,22 @@ class ToolDef(Entity):
         return self.name.startswith(INTERNAL)
 
 
-_TOOL_KEYS = (
-    "name version title description inputType outputType inputSchema outputSchema metadata depends deprecated "
-    "deprecationMessage"
-).split()
+UNDO_KNOWS: Mapping[str, str | None] = dict.fromkeys(("output", "parameters", "context"))
+"""What the parameters of a tool's undo may begin with; of the workflow around it the tool knows nothing."""
+_TOOL_KEYS = [
+    "name",
+    "version",
+    "title",
+    "description",
+    "inputType",
+    "outputType",
+    "inputSchema",
+    "outputSchema",
+    "metadata",
+    "depends",
+    "deprecated",
+    "deprecationMessage",
+]
 _ABOUT_THE_TOOL = frozenset({*_TOOL_KEYS, *map(to_snake, _TOOL_KEYS)})
 
 

@@ -149,9 +149,8 @@ class _Reading:
     def read(self, file: Source) -> None:
         """Read every entity of a file."""
         problems: list[Problem] = []
-        alone = is_workflow(file.value)
-        for place, entry in [((), _named(file))] if alone else _entries(file.value, problems):
-            key = "tools" if alone else str(place[0])
+        for place, entry in _entries(file, problems):
+            key = str(place[0]) if place else "tools"
             kind, model = KINDS[key]
             if not self.versioned and kind != "tool":
                 continue
@@ -203,11 +202,13 @@ def _top(value: dict[str, Any], version: str, *, included: bool) -> Iterator[Pro
         )  # fmt: skip
     for key in spelt:
         yield from _check_version(key, value[key], version, included=included)
+    # What has nothing of a registry may be a workflow document that lacks its steps.
+    known = TOP if any(key in value for key in (*TOP, "schema_version", INCLUDE)) else (*TOP, "steps")
     for key, held in value.items():
         if key not in (*TOP, "schema_version") and not key.startswith("$"):
             yield Problem(
                 code="UnknownKey", message=f"unknown key {shown(key)}", loc=(key,), value=shown(key),
-                expected=f"one of {', '.join(TOP)}", suggestion=nearest(key, TOP),
+                expected=f"one of {', '.join(known)}", suggestion=nearest(key, known),
             )  # fmt: skip
         elif key in SECTIONS and key != "tools" and version == "1.0" and held:
             yield Problem(
@@ -237,9 +238,12 @@ def _check_version(key: str, given: Any, version: str, *, included: bool) -> Ite
         )  # fmt: skip
 
 
-def _entries(value: dict[str, Any], problems: list[Problem]) -> Iterator[tuple[Loc, Any]]:
+def _entries(file: Source, problems: list[Problem]) -> Iterator[tuple[Loc, Any]]:
+    if is_workflow(file.value):
+        yield (), _named(file)
+        return
     for key in KINDS:
-        entries = value.get(key)
+        entries = file.value.get(key)
         if is_array(entries):
             for index, entry in enumerate(entries):
                 yield (key, index), entry
@@ -274,7 +278,7 @@ def _unversioned(entry: dict[str, Any]) -> Iterator[Problem]:
     elif not is_exact(version):
         yield refused(version, "version")
     source = entry.get("source")
-    if source is None and entry.get("spec") is None:
+    if source is None and entry.get("spec") is None and "steps" not in entry:
         told = f"tool {shown(name)} has neither source nor spec"
         yield Problem(code="ExactlyOne", message=told, value="none", expected="one of them")
     if is_object(source):

@@ -96,6 +96,9 @@ def pattern_depth(entry: Any) -> tuple[int, Loc]:
     pending: list[tuple[Any, int, Any]] = [
         (top.get(key), 0, (None, key)) for key in ("spec", "outputTransform", "output_transform")
     ]
+    if "spec" not in top:
+        # The steps of a workflow that has nothing around it.
+        pending.append((top.get("steps"), 1, (None, "steps")))
     while pending:
         item, depth, trail = pending.pop()
         if is_object(item):

@@ -289,6 +289,10 @@ class Pattern(Node):
         """Return tools that this pattern names outside of its operations, each with its place."""
         return ()
 
+    def takes_back(self) -> Iterable[tuple[Node, Loc]]:
+        """Return the operations whose effect it may take back as the registry says of their tools."""
+        return ()
+
     def stores(self) -> Iterable[tuple[str, Loc]]:
         """Return the stores that this pattern names, each with its place."""
         return ()

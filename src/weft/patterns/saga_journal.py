@@ -1,20 +1,24 @@
 """The journal of a saga: what is written before and after each action, by nobody but its owner.
 
-A saga has a head, written once, which becomes its whole record when it ends; while it runs, a state that is replaced
-under its version, so that a former owner can write no more; and a lease, which only saves others the trouble of
-looking. States of sagas that have not ended have a prefix of their own: recovery never reads those that have.
+Workflows that outlive their process have one of the same kind. A saga has a head, written once, which becomes its whole
+record when it ends; while it runs, a state that is replaced under its version, so that a former owner can write no
+more; and a lease, which only saves others the trouble of looking. States of sagas that have not ended have a prefix of
+their own: recovery never reads those that have.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import Field, replace
 from random import Random
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from weft.errors import StoreError
-from weft.patterns.saga_record import HEADS, LEASES, OPEN, SPECS, Head, Record, State, decode, encode
-from weft.ports import ABSENT, Change, Clock, Delete, Put, Store
+from weft.patterns.saga_record import Head, Record, State, decode, encode
+from weft.ports import ABSENT, Change, Clock, Delete, Put, Store, Stored
+
+T = TypeVar("T")
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -38,19 +42,49 @@ class Away(Exception):
         self.error = error
 
 
+class Owned(Protocol):
+    """The state of a saga or a workflow: how far it has come, and who works on it."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    owner: str
+    fence: int
+    seq: int
+    recoveries: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is written."""
+        ...
+
+
+S = TypeVar("S", bound=Owned)
+
+
+def beside(key: str, part: str) -> str:
+    """Return the key of a part of what is kept under a key: of `v1|saga|x`, `v1|saga-open|x`."""
+    version, kind, rest = key.split("|", 2)
+    return f"{version}|{kind}-{part}|{rest}"
+
+
 def open_key(key: str) -> str:
     """Return where the state of an unfinished saga is."""
-    return OPEN + key.removeprefix(HEADS)
+    return beside(key, "open")
 
 
 def lease_key(key: str) -> str:
     """Return where it stands that somebody works on a saga."""
-    return LEASES + key.removeprefix(HEADS)
+    return beside(key, "lease")
 
 
 def head_key(key: str) -> str:
     """Return the key of the saga that a state or a lease belongs to."""
-    return HEADS + key.removeprefix(OPEN).removeprefix(LEASES)
+    version, kind, rest = key.split("|", 2)
+    return f"{version}|{kind.removesuffix('-open').removesuffix('-lease')}|{rest}"
+
+
+def spec_key(key: str, spec: str) -> str:
+    """Return where the spec is by which a saga runs."""
+    version, kind, _ = key.split("|", 2)
+    return f"{version}|{kind}-spec|{spec}"
 
 
 class Specs:
@@ -87,11 +121,11 @@ async def _look(store: Store, key: str) -> Record | None:
     return Record(key, head, None if state is None else State.of_json(decode(state.value)))
 
 
-class Journal:
-    """The record of one saga, in the hands of its owner."""
+class OwnedJournal(Generic[S]):
+    """The record of one saga or workflow, in the hands of its owner."""
 
     def __init__(
-        self, store: Store, key: str, head: Head, state: State, versions: tuple[int, int], *, clock: Clock, rng: Random
+        self, store: Store, key: str, head: Head, state: S, versions: tuple[int, int], *, clock: Clock, rng: Random
     ) -> None:
         self.store = store
         self.key = key
@@ -106,8 +140,8 @@ class Journal:
 
     @classmethod
     async def begin(
-        cls, store: Store, key: str, head: Head, state: State, *, spec: bytes | None, clock: Clock, rng: Random
-    ) -> Journal | None:
+        cls, store: Store, key: str, head: Head, state: S, *, spec: bytes | None, clock: Clock, rng: Random
+    ) -> Self | None:
         """Write a new saga; None when there is one of that key.
 
         Raises:
@@ -121,7 +155,7 @@ class Journal:
             Put(lease_key(key), state.owner.encode(), ttl=head.lease),
         ]
         if spec is not None:
-            changes.append(Put(SPECS + head.spec, spec))
+            changes.append(Put(spec_key(key, head.spec), spec))
         try:
             versions = await store.batch(changes)
         except StoreError as error:
@@ -139,8 +173,8 @@ class Journal:
 
     @classmethod
     async def take_over(
-        cls, store: Store, key: str, state: State, version: int, *, owner: str, clock: Clock, rng: Random
-    ) -> Journal | None:
+        cls, store: Store, key: str, state: S, version: int, *, owner: str, clock: Clock, rng: Random
+    ) -> Self | None:
         """Become the owner of a saga whose owner is gone; None when somebody else was faster.
 
         Raises:
@@ -158,8 +192,8 @@ class Journal:
             return None
         return journal
 
-    async def write(self) -> None:
-        """Write how far the saga has come; with that, the lease is renewed.
+    async def write(self, extra: Sequence[Change] = ()) -> None:
+        """Write how far the saga has come, and what else changes with it; with that, the lease is renewed.
 
         A store that is away is waited for as long as the lease could last.
 
@@ -169,22 +203,26 @@ class Journal:
             StoreError: the store is still away; nothing may be done that is not written.
         """
         async with self._lock:
-            self.state.seq += 1
-            value = encode(self.state.to_json())
-            await self._patiently(lambda: self._replace(value))
+            while True:
+                self.state.seq += 1
+                value = encode(self.state.to_json())
+                if await self._patiently(lambda value=value: self._replace(value, extra)):
+                    return
 
     async def renew(self) -> None:
         """Hold the lease for longer, and learn whether the saga is still one's own."""
         async with self._lock:
             before = self._clock.now()
             held = await self.store.get(open_key(self.key))
-            if held is None or held.version != self._version:
+            if held is None or not self._is_mine(held):
                 raise await self._why(held is None)
             await self.store.set(lease_key(self.key), self.state.owner.encode(), ttl=self.head.lease)
             self.held_until = before + self.head.lease
 
-    async def end(self) -> None:
-        """Write that the saga has ended, and how; the record stays for as long as its retention says.
+    async def end(self, extra: Sequence[Change] = ()) -> None:
+        """Write that the saga has ended, and how, and what else changes with it.
+
+        The record stays for as long as its retention says.
 
         Raises:
             Fenced, Lost, StoreError: as `write` does.
@@ -192,7 +230,8 @@ class Journal:
         async with self._lock:
             self.state.seq += 1
             ended = encode({"head": self.head.to_json(), "state": self.state.to_json()})
-            await self._patiently(lambda: self._close(ended))
+            while not await self._patiently(lambda: self._close(ended, extra)):
+                pass
 
     async def park(self, seconds: float) -> None:
         """Let go of the saga: others may take it over after some seconds, or at once. A store that is away does so."""
@@ -204,34 +243,45 @@ class Journal:
         except StoreError:
             return
 
-    async def _replace(self, value: bytes) -> None:
+    def _is_mine(self, held: Stored) -> bool:
+        """Tell whether the state that is stored is as its owner left it."""
+        return held.version == self._version
+
+    async def _replace(self, value: bytes, extra: Sequence[Change]) -> bool:
+        """Write the state; tell whether that was done, or must be done once more since it was changed in between."""
         # Counted from before the writing: whoever sleeps right after it has slept on the lease.
         before = self._clock.now()
         lease = Put(lease_key(self.key), self.state.owner.encode(), ttl=self.head.lease)
-        versions = await self.store.batch([Put(open_key(self.key), value, when=self._version), lease])
+        versions = await self.store.batch([Put(open_key(self.key), value, when=self._version), lease, *extra])
         self.held_until = before + self.head.lease
         if versions is not None:
             self._version = versions[0]
-            return
+            return True
         held = await self.store.get(open_key(self.key))
         if held is not None and held.value == value:
             # An earlier try of this very writing was done, though its answer never came.
             self._version = held.version
-            return
+            return True
+        if held is not None and self._is_mine(held):
+            return False
         raise await self._why(held is None)
 
-    async def _close(self, ended: bytes) -> None:
+    async def _close(self, ended: bytes, extra: Sequence[Change]) -> bool:
         changes: list[Change] = [
             Put(self.key, ended, ttl=self.head.retention, when=self._head_version),
             Delete(open_key(self.key), when=self._version),
             Delete(lease_key(self.key)),
+            *extra,
         ]
         if await self.store.batch(changes) is not None:
-            return
+            return True
         whole = await self.store.get(self.key)
         if whole is not None and whole.value == ended:
-            return
-        raise await self._why(not await self.store.exists(open_key(self.key)))
+            return True
+        held = await self.store.get(open_key(self.key))
+        if held is not None and self._is_mine(held):
+            return False
+        raise await self._why(held is None)
 
     async def _why(self, gone: bool) -> Exception:
         """Return why the state is not as it was left: it is somebody else's, or it is gone though nobody ended it."""
@@ -240,7 +290,7 @@ class Journal:
         head = await self.store.get(self.key)
         return Lost() if head is None or head.version == self._head_version else Fenced()
 
-    async def _patiently(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         deadline = self._clock.now() + self.head.lease
         pause = FIRST_PAUSE
         while True:
@@ -251,3 +301,7 @@ class Journal:
                     raise
             await self._clock.sleep(pause * (1 - self._rng.random() / 2))
             pause = min(pause * 2, LONGEST_PAUSE)
+
+
+class Journal(OwnedJournal[State]):
+    """The record of one saga, in the hands of its owner."""

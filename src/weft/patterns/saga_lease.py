@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from weft.errors import StoreError
-from weft.patterns.saga_journal import Away, Fenced, Journal, Lost
+from weft.patterns.saga_journal import Away, Fenced, Lost, OwnedJournal
 from weft.ports import Clock, Timer
 
 
 class Lease:
     """Renews the lease of a saga three times in its length; tells when the saga has become somebody else's."""
 
-    def __init__(self, journal: Journal, clock: Clock, lost: Callable[[Exception], object]) -> None:
+    def __init__(self, journal: OwnedJournal[Any], clock: Clock, lost: Callable[[Exception], object]) -> None:
         self._journal = journal
         self._clock = clock
         self._lost = lost

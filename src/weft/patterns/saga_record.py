@@ -68,9 +68,12 @@ class Head:
     max_recoveries: int
     lease: float
     retention: float
+    origin: Any = None
+    """What else must be known of who began a workflow, by whoever goes on with it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what is written."""
+        told = {} if self.origin is None else {"origin": self.origin}
         return {
             "v": FORMAT,
             "id": self.id,
@@ -84,6 +87,7 @@ class Head:
             "maxRecoveries": self.max_recoveries,
             "lease": self.lease,
             "retention": self.retention,
+            **told,
         }
 
     @classmethod
@@ -101,6 +105,7 @@ class Head:
             max_recoveries=told["maxRecoveries"],
             lease=told["lease"],
             retention=told["retention"],
+            origin=told.get("origin"),
         )
 
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from weft.errors import Loc, ToolFailed, WeftError, shown
+from weft.errors import Loc, ToolFailed, WeftError, nearest, shown
 from weft.expr.cel import compile_condition
 from weft.expr.durations import as_ms
-from weft.expr.interpolation import NOTHING, Interpolated, compile_interpolation, names_in_condition, references_in
+from weft.expr.interpolation import Interpolated, compile_interpolation, names_in_condition, references_in
 from weft.ir.nodes import LiteralJson, Milliseconds, Node, joined
 from weft.ir.normalise import made
-from weft.ir.operations import ToolCall, Undo
+from weft.ir.operations import CompositionCall, ToolCall, Undo
 from weft.ir.seconds import Span, in_seconds
 from weft.patterns.attempts import attempt_at
 from weft.patterns.backoff import Backoff
@@ -22,9 +22,10 @@ from weft.patterns.contract import Call, Compiler, Flow, Op, Operand, Pattern, P
 from weft.patterns.copies import OFTEN, Copies
 from weft.patterns.retry_rules import rule
 from weft.patterns.workflow_asking import asking
-from weft.patterns.workflow_flow import flow_through
+from weft.patterns.workflow_durable import DurableEntry
+from weft.patterns.workflow_flow import asked_of_input, flow_through
 from weft.patterns.workflow_ledger import Unwritten
-from weft.patterns.workflow_names import STEPS, Names, Waits, texts_of, waits_of, wrong_names
+from weft.patterns.workflow_names import STEPS, Names, Waits, waits_of, wrong_names
 from weft.patterns.workflow_plan import EachItem, Stage, Undoing, Watch, WorkflowPlan
 from weft.patterns.workflow_run import WorkflowRun
 from weft.patterns.workflow_steps import ErrorHandling, Together, WorkflowStep
@@ -55,10 +56,10 @@ class Workflow(Pattern):
             workflow = handler(value)
         except ValidationError as failed:
             steps = _readable(value)
-            if steps is not None and (wrong := wrong_names(steps, None)):
+            if steps is not None and (wrong := wrong_names(steps, None, {})):
                 raise joined(cls, failed, wrong) from None
             raise
-        if wrong := wrong_names(workflow.steps, workflow.output):
+        if wrong := wrong_names(workflow.steps, workflow.output, workflow.undo):
             raise joined(cls, None, wrong)
         return workflow
 
@@ -68,19 +69,7 @@ class Workflow(Pattern):
 
     @cached_property
     def _takes(self) -> Schema:
-        fields, needed = dict[str, Schema](), list[str]()
-        texts = [text for step in self.steps for text in texts_of(step, self._names)]
-        for value in (*(value for _, value, _ in texts), self.output, *self._undo_texts()):
-            for one in references_in(value):
-                if one.head == "input" and one.path and isinstance(one.path[0], str):
-                    name = one.path[0]
-                    fields.setdefault(name, {})
-                    if one.default is NOTHING and name not in needed:
-                        needed.append(name)
-        return {"type": "object", "properties": fields, **({"required": needed} if needed else {})}
-
-    def _undo_texts(self) -> list[Json]:
-        return [step.undo.parameters for step in self.steps if step.undo is not None]
+        return asked_of_input(self._names, self.output, [*self.undo.values()])
 
     def takes(self) -> Schema:
         """Return what the references to the input ask for."""
@@ -88,12 +77,15 @@ class Workflow(Pattern):
 
     def compile(self, c: Compiler) -> Run | Pure:
         plan = self._plan(c)
-        watch = c.kept(Watch)
+        if self.store is not None:
+            return DurableEntry.of(c, self.store, plan).run
+        watch, place = c.kept(Watch), c.place()
 
         async def run(value: Value, call: Call) -> Value:
             begin = watch.begin
             follower = None if begin is None else begin(plan, call, value)
-            return await WorkflowRun(plan, value, call, ledger=Unwritten(), follower=follower).run()
+            ledger = Unwritten("" if call.keys is None else call.keys.next(f"workflow|{place}", value))
+            return await WorkflowRun(plan, value, call, ledger=ledger, follower=follower).run()
 
         return run
 
@@ -104,8 +96,8 @@ class Workflow(Pattern):
         for index, one in enumerate(waits):
             for other in (*one.hard, *one.first):
                 dependants[other].append(index)
-        texts = [value for step in self.steps for _, value, _ in texts_of(step, names)]
-        said = {one.head for value in (*texts, self.output, *self._undo_texts()) for one in references_in(value)}
+        said = {one.head for one in references_in(self.output)}
+        said |= {one.head for stage in stages for text in _texts_in(stage) for one in text.references}
         conditions = {name for step in self.steps if step.when for name in names_in_condition(step.when)[0]}
         return WorkflowPlan(
             name=c.place().partition("|")[0].partition("@")[0],
@@ -181,11 +173,27 @@ class Workflow(Pattern):
         if handling.rollback_on_failure and handling.keeps_going:
             told = "rollback_on_failure has no effect under partial_success: what succeeded is kept"
             f.warning("RollbackIgnored", told, "errorHandling", "rollbackOnFailure", expected="one of the two")
-        return flow_through(self._names, self.output, given, f)
+        called = {getattr(step.does, "name", "") for step in self.steps}
+        for tool in self.undo:
+            if tool not in called:
+                told = f"no step calls {shown(tool)}, which is said to be undone"
+                meant = nearest(tool, called - {""})
+                f.warning("UnusedUndo", told, "undo", tool, value=shown(tool), suggestion=meant)
+        return flow_through(self._names, self.output, given, f, whole=not handling.keeps_going)
+
+    def takes_back(self) -> Iterable[tuple[Node, Loc]]:
+        for index, step in enumerate(self.steps):
+            if step.does is not None and step.undo is None and getattr(step.does, "name", None) not in self.undo:
+                yield step.does, ("steps", index, "operation" if step.tool is None else "tool")
 
     def stores(self) -> Iterable[tuple[str, Loc]]:
         if self.store is not None:
             yield self.store, ("store",)
+
+
+def _texts_in(stage: Stage) -> list[Interpolated]:
+    more = (stage.each and stage.each.items, stage.undo and stage.undo.parameters)
+    return [stage.parameters, *(one for one in more if one is not None)]
 
 
 def _readable(value: Any) -> list[WorkflowStep] | None:
@@ -240,13 +248,23 @@ def workflow_step(
     for_each: str | Mapping[str, Any] | None = None,
     timeout: Span | None = None,
     retries: int | None = None,
-    undo: tuple[str, Json] | None = None,
+    undo: tuple[Operand | str, Json] | None = None,
     on_error: str | None = None,
 ) -> WorkflowPart:
     """Name a step of a workflow: `w.workflow_step("fold", w.tool("fold"), {"content": "{{search.content}}"})`."""
     part = operand(operation, "w.workflow_step")
     node: Node = part.node
     body: dict[str, Any] = {"id": id, ("tool" if isinstance(node, ToolCall) else "operation"): node}
+    parts, undone = [part], None
+    if undo is not None:
+        by, given_to_it = undo
+        if not isinstance(by, str):
+            node = operand(by, "w.workflow_step: undo").node
+            if not isinstance(node, ToolCall | CompositionCall):
+                raise TypeError(f"w.workflow_step: undo takes a tool or a composition, not {shown(node)}")
+            parts.append(by)
+            by = {"name": node.name, **({} if node.version is None else {"version": node.version})}
+        undone = {"tool": by, "parameters": given_to_it}
     given: dict[str, Any] = {
         "parameters": parameters,
         "dependsOn": list(depends_on) or None,
@@ -255,10 +273,10 @@ def workflow_step(
         "forEach": for_each,
         "timeoutMs": None if timeout is None else as_ms({"seconds": in_seconds(timeout)}),
         "retryCount": retries,
-        "undo": None if undo is None else {"tool": undo[0], "parameters": undo[1]},
+        "undo": undone,
         "onError": on_error,
     }
-    return WorkflowPart({**body, **{key: value for key, value in given.items() if value is not None}}, [part])
+    return WorkflowPart({**body, **{key: value for key, value in given.items() if value is not None}}, parts)
 
 
 def workflow(

@@ -33,17 +33,27 @@ async def do_step(
     stage: Stage,
     scope: dict[str, Value],
     call: Call,
+    *,
     ledger: Ledger,
     backoff: Backoff,
     told: StepTold,
     tell: Callable[[StepTold], object],
+    partly: Callable[[Done], object],
 ) -> Done:
-    """Do a step, again where it failed and may be repeated, and return what it gave."""
-    doing = _Doing(stage, call, ledger, backoff, told, tell)
-    if stage.once:
-        await ledger.begun(stage)
+    """Do a step, again where it failed and may be repeated, and return what it gave.
+
+    Of a list that was done only in part, `partly` hears what has to be undone.
+    """
+    doing = _Doing(stage, call, ledger=ledger, backoff=backoff, told=told, tell=tell)
+    await ledger.begun(stage)
     if stage.each is not None:
-        made = await doing.each(stage.each, scope)
+        made: list[Any] = []
+        try:
+            await doing.each(stage.each, scope, made)
+        except BaseException:
+            if stage.undo is not None and (some := tuple(one for one in made if one is not None)):
+                partly(Done(stage, "failed", made=some))
+            raise
         output: Value = [one.output for one in made]
     else:
         only = await doing.once(scope, None)
@@ -61,6 +71,7 @@ class _Doing:
         self,
         stage: Stage,
         call: Call,
+        *,
         ledger: Ledger,
         backoff: Backoff,
         told: StepTold,
@@ -73,8 +84,8 @@ class _Doing:
         self._told = told
         self._tell = tell
 
-    async def each(self, each: EachItem, scope: dict[str, Value]) -> list[Made]:
-        """Do the step for every item of a list, some at once."""
+    async def each(self, each: EachItem, scope: dict[str, Value], made: list[Any]) -> None:
+        """Do the step for every item of a list, some at once; `made` gets each call, in the place of its item."""
         items: Any = each.items.render(scope)
         if not is_array(items):
             told = f"for_each of step '{self._stage.id}' needs a list, and was given {type_name(items)}"
@@ -84,10 +95,9 @@ class _Doing:
         root.spend_rows(len(items))
         if self._stage.step.kind == "tool":
             root.need_calls(len(items))
-        made: list[Any] = [None] * len(items)
+        made += [None] * len(items)
         pending = iter(enumerate(items))
         await all_or_error([self._items(each, scope, pending, made) for _ in range(min(each.at_once, len(items)))])
-        return made
 
     async def _items(
         self, each: EachItem, scope: dict[str, Value], pending: Iterator[tuple[int, Value]], made: list[Any]
@@ -113,7 +123,7 @@ class _Doing:
             output = await stage.attempt(value, call if keys is None else call.keyed(keys), name)
         else:
             output = await self._again_and_again(value, keys, name)
-        return Made(given, output, item)
+        return Made(given, output, item, index)
 
     async def _again_and_again(self, value: Value, keys: Keys | None, name: str) -> Value:
         stage, call, told = self._stage, self._call, self._told
@@ -155,8 +165,8 @@ async def undo_step(done: Done, scope: dict[str, Value], call: Call, ledger: Led
     root = call.root
     place = call.apart() if root.context is None else call.apart(standing(root.context))
     failed: WeftError | None = None
-    for index in range(len(done.made) - 1, -1, -1):
-        made = done.made[index]
+    for position, made in reversed(list(enumerate(done.made))):
+        index = position if made.index is None else made.index
         known = {**scope, "output": made.output, "parameters": made.parameters}
         if stage.each is not None:
             known |= {stage.each.name: made.item, INDEX: index}

@@ -12,6 +12,7 @@ from weft.errors import ExpressionInvalid, Loc, nearest, shown
 from weft.expr.cel import compile_condition
 from weft.expr.interpolation import NOTHING, Reference, compile_interpolation, names_in_condition, references_in
 from weft.ir.nodes import refuse
+from weft.ir.operations import Undo
 from weft.patterns.workflow_steps import WorkflowStep
 from weft.ports import Json
 
@@ -116,7 +117,7 @@ def implied(index: int, names: Names) -> Iterator[tuple[Loc, str]]:
             yield loc, names.steps[owner].id
 
 
-def wrong_names(steps: Sequence[WorkflowStep], output: Json) -> list[PydanticCustomError]:
+def wrong_names(steps: Sequence[WorkflowStep], output: Json, undo: Mapping[str, Undo]) -> list[PydanticCustomError]:
     """Return what is wrong with the names of a workflow: taken twice, unknown, in a circle."""
     names = Names(steps)
     wrong = [*_taken_twice(steps)]
@@ -130,12 +131,15 @@ def wrong_names(steps: Sequence[WorkflowStep], output: Json) -> list[PydanticCus
             wrong += _wrong_references(step.undo.parameters, heads, (*at, "undo", "parameters"))
         if step.when is not None:
             wrong += _wrong_condition(step, index, names)
+    for tool, one in undo.items():
+        heads = {**names.heads, **dict.fromkeys(UNDONE)}
+        wrong += _wrong_references(one.parameters, heads, ("undo", tool, "parameters"))
     wrong += _wrong_references(output, names.heads, ("output",))
     return wrong or _circle(names)
 
 
 def _taken_twice(steps: Sequence[WorkflowStep]) -> Iterator[PydanticCustomError]:
-    first: dict[str, tuple[int, str]] = {name: (-1, "a name of weft's own") for name in (*CALL, STEPS)}
+    first: dict[str, tuple[int, str]] = dict.fromkeys((*CALL, STEPS), (-1, "a name of weft's own"))
     for index, step in enumerate(steps):
         mine = [("id", step.id)]
         if step.output_key is not None and step.output_key != step.id:
@@ -148,9 +152,12 @@ def _taken_twice(steps: Sequence[WorkflowStep]) -> Iterator[PydanticCustomError]
                 yield refuse(code, told, value=shown(name), expected="a name of its own", at=("steps", index, key))
         if step.for_each is not None:
             for key, name in (("as", step.for_each.name), ("", INDEX)):
-                if name in CALL or any(name in (one.id, one.output_key) for one in steps):
+                at = ("steps", index, "forEach", *([key] if key else []))
+                if key and name in (*CALL, *UNDONE, STEPS, INDEX):
+                    told = f"{shown(name)} is a name of weft's own already"
+                    yield refuse("NameTaken", told, value=shown(name), expected="a name of its own", at=at)
+                elif any(name in (one.id, one.output_key) for one in steps):
                     told = f"{shown(name)} is the name of a step or of its result, and would be the item's here"
-                    at = ("steps", index, "forEach", *([key] if key else []))
                     yield refuse("NameTaken", told, value=shown(name), expected="a name of its own", at=at)
 
 

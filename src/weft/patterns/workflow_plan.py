@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from weft.errors import WeftError
 from weft.expr.interpolation import Interpolated
@@ -12,6 +12,7 @@ from weft.patterns.attempts import Attempt
 from weft.patterns.backoff import Backoff
 from weft.patterns.contract import Call, Step, Value
 from weft.patterns.workflow_names import Waits
+from weft.ports import Json
 
 StepStatus = Literal["waiting", "running", "succeeded", "failed", "skipped", "cancelled", "undone", "undo_failed"]
 RunStatus = Literal["running", "succeeded", "partial", "failed", "rolled_back", "rollback_failed", "cancelled"]
@@ -119,6 +120,8 @@ class Made:
     parameters: Value
     output: Value
     item: Value = None
+    index: int | None = None
+    """Which item it was for, where that is not its place among the calls: some of the others failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,8 @@ class Done:
     error: dict[str, Any] | None = None
     because: str | None = None
     lost: bool = False
+    undone: StepStatus | None = None
+    """What became of it when it was taken back, where that was in an earlier life of the run."""
 
 
 @dataclass(slots=True)
@@ -169,8 +174,22 @@ class Follower(Protocol):
         ...
 
 
+@runtime_checkable
+class Named(Protocol):
+    """A follower that has an id for the run already: a durable run is stored under it."""
+
+    @property
+    def run_id(self) -> str:
+        """The id."""
+        ...
+
+
 class Watch:
     """Who is asked, whenever a workflow begins, whether somebody follows it; kept beyond reloads."""
 
     def __init__(self) -> None:
         self.begin: Callable[[WorkflowPlan, Call, Value], Follower | None] | None = None
+        self.resume: Callable[[WorkflowPlan, Call, Value, str], Awaitable[Follower | None]] | None = None
+        """Asked for a run, by its id, that another process began and this one goes on with."""
+        self.origin: Callable[[Call], Json] | None = None
+        """Tells of a durable run what must be known of its caller beside the principal, to go on in its name."""

@@ -17,6 +17,7 @@ from weft.ir.versions import precedence
 from weft.ir.walk import walk
 from weft.registry.entities import AgentEntity, Dependency, Entity, Kind, Reference, SchemaEntity, ServerEntity, ToolDef
 from weft.registry.graph import Nearest, references
+from weft.registry.graph import Reference as Named
 from weft.registry.tools import Tools
 
 Identity = tuple[str, str]
@@ -152,13 +153,25 @@ class Book:
         owner = self._places[reference_to(tool)][1]
         assert isinstance(owner, int)
         for one in references(tool):
-            meant = self._index.meant(one.name, one.version, by=owner)
-            version = (self._index.all[meant].version if meant is not None else one.version) or ""
-            yield one.loc, Reference("tool", one.name, version)
+            if not one.undo:
+                yield one.loc, self._named(one, owner)
         if tool.spec is not None:
             for loc, node in walk(tool.spec, ("spec",)):
                 if isinstance(node, AgentCall):
                     yield loc, Reference("agent", node.name, self._agent_version(tool, node), node.skill)
+
+    def _named(self, one: Named, owner: int) -> Reference:
+        meant = self._index.meant(one.name, one.version, by=owner)
+        version = (self._index.all[meant].version if meant is not None else one.version) or ""
+        return Reference("tool", one.name, version)
+
+    def undone_by(self, tool: ToolDef) -> tuple[Reference, ...]:
+        """Return the tool that takes back what a tool does, where it says so: no dependency, but it belongs to it."""
+        if tool.undo is None:
+            return ()
+        owner = self._places[reference_to(tool)][1]
+        assert isinstance(owner, int)
+        return tuple(self._named(one, owner) for one in references(tool) if one.undo)
 
     def _agent_version(self, tool: ToolDef, call: AgentCall) -> str:
         pins = {one.version for one in tool.depends if one.type == "agent" and one.name == call.name}
@@ -181,10 +194,11 @@ class Book:
         return frozenset(Reference("schema", *key.split(":", 1)) for key in found)
 
     def uses(self, entity: Entity) -> tuple[Reference, ...]:
-        """Return all that an entity uses itself: what it depends on, its steps, its server, its schemas; each once."""
+        """Return all that an entity uses itself: dependencies, steps, what undoes it, server, schemas; each once."""
         found = dict.fromkeys(self.depends_on(entity))
         if isinstance(entity, ToolDef):
             found |= dict.fromkeys(ref for _, ref in self.steps(entity))
+            found |= dict.fromkeys(self.undone_by(entity))
             if entity.source is not None:
                 found[Reference("server", entity.source.server, entity.source.server_version or "")] = None
         found |= dict.fromkeys(sorted(self.schemas_in(entity)))
@@ -220,6 +234,7 @@ class Book:
         for _, ref in self.steps(tool):
             if not declared or self.get(ref.type, ref.name, ref.version) is None:
                 yield ref
+        yield from self.undone_by(tool)
         for _, node in () if tool.spec is None else walk(tool.spec, ()):
             if isinstance(node, ToolCall) and node.server is not None:
                 yield Reference("tool", node.name)

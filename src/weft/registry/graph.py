@@ -25,10 +25,15 @@ class Reference:
     loc: Loc
     composition: bool
     version: str | None = None
+    undo: bool = False
+    """Whether it is what takes the tool's effect back: the tool itself does not call it."""
 
 
 def references(tool: ToolDef) -> Iterator[Reference]:
-    """Yield every place of a tool's spec that names another, whatever the pattern."""
+    """Yield every place of a tool that names another: of its spec, whatever the pattern, and what undoes it."""
+    if tool.undo is not None and tool.undo.tool.server is None:
+        undo = tool.undo.tool
+        yield Reference(undo.name, ("undo", "tool", "name"), composition=False, version=undo.version, undo=True)
     operation, key = (tool.output_transform, "outputTransform") if tool.spec is None else (tool.spec, "spec")
     if operation is None:
         return
@@ -120,9 +125,9 @@ def check_cycles(tools: Tools, named: References) -> Iterator[Problem]:
     edges: dict[int, dict[int, Loc]] = {}
     for index, named_by_tool in enumerate(named):
         below = edges[index] = {}
-        for reference in named_by_tool:
+        for reference in (*named_by_tool, *_taken_back(tools, index)):
             meant = tools.meant(reference.name, reference.version, by=index)
-            if meant is not None:
+            if meant is not None and not reference.undo:
                 below.setdefault(meant, reference.loc)
     composed = {index for index, tool in enumerate(tools.all) if tool.spec is not None}
     reported = set[frozenset[int]]()
@@ -151,6 +156,18 @@ def check_cycles(tools: Tools, named: References) -> Iterator[Problem]:
                 value=f"{depth} deep",
                 expected=f"at most {MAX_RECURSION}",
             )
+
+
+def _taken_back(tools: Tools, index: int) -> Iterator[Reference]:
+    """Yield what a tool calls to take back the effect of others, as the registry says of these."""
+    spec = tools.all[index].spec
+    for loc, node in () if spec is None else walk(spec, ("spec",)):
+        for operation, place in node.takes_back() if isinstance(node, Pattern) else ():
+            if isinstance(operation, ToolCall | CompositionCall) and getattr(operation, "server", None) is None:
+                meant = tools.meant(operation.name, operation.version, by=index)
+                undo = None if meant is None else tools.all[meant].undo
+                if undo is not None and undo.tool.server is None:
+                    yield Reference(undo.tool.name, (*loc, *place), composition=False, version=undo.tool.version)
 
 
 def cycles_from(

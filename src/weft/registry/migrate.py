@@ -124,7 +124,10 @@ class _Migration:
         found: dict[tuple[str, str], None] = {}
         for one in references(tool):
             meant = index.meant(one.name, one.version, by=at)
-            if meant is not None:
+            if one.undo and (meant is not None or one.name in self.homes or ANY in self.homes):
+                # What undoes a tool may in turn be undone by it, so neither depends on the other.
+                self.elsewhere.update(() if meant is not None else (one.name,))
+            elif meant is not None:
                 found[one.name, versions[meant]] = None
             elif one.name in self.homes or ANY in self.homes:
                 found[one.name, FIRST] = None

@@ -22,6 +22,8 @@ _TOTALS: Final = (
     ("weft_limit_exceeded", "limits", "limit", "Limits that were met, by the name of the error."),
     ("weft_findings", "findings", "finding", "Calls that are not as the registry foresees."),
     ("weft_reloads", "reloads", "result", "Reloads of the registry."),
+    ("weft_workflow_runs", "runs", "status", "Runs of workflows that callers asked for, by how each ended."),
+    ("weft_workflow_steps", "steps", "status", "Steps of those runs, by what became of each."),
 )
 _GAUGES: Final = (
     ("weft_in_flight", "in_flight", "Requests of clients that are being worked on."),

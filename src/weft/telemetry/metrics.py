@@ -44,6 +44,8 @@ class Metrics:
         self._limits: defaultdict[str, int] = _counts()
         self._findings: defaultdict[str, int] = _counts()
         self._reloads: defaultdict[str, int] = _counts()
+        self._runs: defaultdict[str, int] = _counts()
+        self._steps: defaultdict[str, int] = _counts()
         self._elsewhere: list[Callable[[], Mapping[str, int]]] = []
         self._state: Callable[[], list[list[Any]]] = list
         self._gauges: Callable[[], list[list[Any]]] = list
@@ -92,6 +94,12 @@ class Metrics:
         """Count a call that is not as the registry foresees, by what is strange about it."""
         self._findings[code] += 1
 
+    def workflow_ended(self, status: str, steps: Iterable[str]) -> None:
+        """Count a run of a workflow by how it ended, and its steps by what became of each."""
+        self._runs[status] += 1
+        for step in steps:
+            self._steps[step] += 1
+
     def state_counted_by(
         self, counts: Callable[[], list[list[Any]]], *, gauges: Callable[[], list[list[Any]]] = list
     ) -> None:
@@ -118,6 +126,8 @@ class Metrics:
             "limits": _sum([self._limits, *(counts() for counts in self._elsewhere)]),
             "findings": dict(self._findings),
             "reloads": dict(self._reloads),
+            "runs": dict(self._runs),
+            "steps": dict(self._steps),
             "state": self._state(),
             "gauges": self._gauges(),
             "in_flight": self.in_flight,
@@ -149,6 +159,8 @@ def merge(snapshots: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "limits": _sum(one["limits"] for one in given),
         "findings": _sum(one["findings"] for one in given),
         "reloads": _sum(one["reloads"] for one in given),
+        "runs": _sum(one["runs"] for one in given),
+        "steps": _sum(one["steps"] for one in given),
         "state": _rows((one["state"] for one in given), sum),
         "gauges": _rows((one["gauges"] for one in given), max),
         "in_flight": sum(one["in_flight"] for one in given),

@@ -43,6 +43,8 @@ COUNTED: Final = {
     "throttled": "Calls that a throttle let wait, or refused.",
     "timeouts": "Steps that took longer than their timeout.",
     "timeouts_abandoned": "Steps that went on after their timeout, and that nobody waits for any more.",
+    "workflow_recoveries": "Runs of workflows that were taken over from an owner that was gone.",
+    "workflows": "Runs of workflows with a store that ended, by their status.",
 }
 """What is counted, by the name under which patterns and stores count it: `weft_<name>_total` is its metric."""
 
@@ -62,6 +64,7 @@ GRAVE: Final = frozenset(
         "store_may_lose",
         "store_on_network",
         "store_outage",
+        "workflow_stuck",
     }
 )
 """Events that somebody should look at."""
@@ -77,6 +80,9 @@ CALM: Final = frozenset(
         "saga_recovered",
         "saga_retried",
         "store_back",
+        "workflow_handed_over",
+        "workflow_recovered",
+        "workflow_waiting",
     }
 )
 """Events that are only told."""

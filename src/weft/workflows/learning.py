@@ -62,7 +62,7 @@ def suggestions(composition: Mapping[str, Any], statistics: Statistics) -> list[
     steps = steps_of(composition)
     if not steps or not has_order(steps):
         return []
-    measured = {id: all_of for id, all_of in statistics.step_durations().items() if len(all_of) >= ENOUGH}
+    measured = {id: one.durations for id, one in statistics.steps.items() if len(one.times) >= ENOUGH}
     medians = {id: percentile(all_of, 0.5) for id, all_of in measured.items()}
     return [
         *_parallel(steps, medians, _at_once(composition)),
@@ -173,8 +173,8 @@ def _retries(
         # What a retry mended left no code: that it was tried again says that it could be.
         chance = (seen.attempts - seen.succeeded - final) / seen.attempts
         current = usual if step.retry_count is None else step.retry_count
-        needed = next((n for n in range(1, MOST_RETRIES + 1) if chance ** (n + 1) <= RARE), MOST_RETRIES)
-        if not passing or chance > 0.5 or chance ** (current + 1) <= RARE or needed <= current:
+        needed = next((n for n in range(1, MOST_RETRIES) if _rare(chance, n)), MOST_RETRIES)
+        if not passing or chance > 0.5 or _rare(chance, current) or needed <= current:
             continue
         if step.at_most_once and not passing.keys() <= SAFE:
             continue
@@ -186,6 +186,10 @@ def _retries(
         if not passing.keys() <= SAFE:
             why += ", if doing it twice does no harm: some of these leave open whether it was done"
         yield Suggestion(kind="retry", step=step.id, current=step.retry_count, suggested=needed, why=why)
+
+
+def _rare(chance: float, retries: int) -> bool:
+    return round(chance ** (retries + 1), 9) <= RARE
 
 
 def _at_once(composition: Mapping[str, Any]) -> int:

@@ -61,8 +61,7 @@ class Runs:
         """Record a run that begins; return it with its place."""
         if self._clock.now() - self._heard >= self._lease / 3:
             await self.beat()
-        day = await self._trails.today()
-        left = await self._trails.left(day)
+        day, left = await self._trails.day()
         trails = [(run.tenant,), *([(run.tenant, run.template)] if run.template is not None else [])]
         first, *others = await asyncio.gather(*(self._trails.next(day, left, *trail) for trail in trails))
         begun = replace(run, owner=self.me, at=str(first))
@@ -77,11 +76,12 @@ class Runs:
     async def end(self, run: Run) -> bool:
         """Record how a run ended (`Run.ended`); tell whether it had not ended before, so that it counts once."""
         assert run.status in ENDED, run.status
+        if not run.at:
+            return True  # Its beginning could not be recorded.
         trails = [(run.tenant, "", run.status)]
         if run.template is not None:
             trails.append((run.tenant, run.template, run.status))
-        day = place(run.at).day
-        left = await self._trails.left(day)
+        day, left = await self._trails.day(place(run.at).day)
         places = await asyncio.gather(*(self._trails.next(day, left, *trail) for trail in trails))
         pointers = [_pointer(run, at, left, *trail) for at, trail in zip(places, trails, strict=True)]
         for _ in range(TRIES):

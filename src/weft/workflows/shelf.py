@@ -36,7 +36,8 @@ class Shelved:
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole template, and where it is from."""
-        return {**self.template.to_json(), **_origin(self.built_in, self.created, self.updated)}
+        told = {**self.template.to_json(), **_origin(self.built_in, self.created, self.updated)}
+        return told if self.built_in else {**told, "etag": str(self.version)}
 
 
 class Shelf:

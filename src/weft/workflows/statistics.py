@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 
-from weft.workflows.recorded import Run
+from weft.workflows.recorded import RecordedStep, Run
 
-SAMPLES: Final = 200
-"""Of how many of the last runs durations are kept."""
-STEPS_OF_RUN: Final = 64
-"""Of how many steps of a run, the longest ones."""
+SAMPLES: Final = 100
+"""How many durations are kept, the last ones: of the whole, and of each step."""
+MOST_TIMED: Final = 64
+"""Of how many steps durations are kept, the longest ones."""
 MOST_STEPS: Final = 1000
 MOST_CODES: Final = 32
 OTHER: Final = "Other"
@@ -27,25 +27,34 @@ TIMED: Final = frozenset({"succeeded", "partial"})
 REACHED: Final = frozenset({"succeeded", "undone", "undo_failed"})
 """Statuses of steps that had succeeded, whatever became of them later."""
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Sample:
-    """How long one run took, and those of its steps that succeeded at the first attempt; milliseconds."""
-
-    ended: float
-    whole: float
-    """-1 where the run did not come to its end."""
-    steps: tuple[tuple[str, float], ...] = ()
+Times: TypeAlias = "list[list[float]]"
+"""Durations, each behind the moment at which its run ended (milliseconds since 1970), the oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStatistics:
-    """How often a step ran, succeeded and was attempted, and the codes that it failed with."""
+    """How often a step ran, succeeded and was attempted, the codes that it failed with, and how long it took.
+
+    Only a step that succeeded at the first attempt says how long it takes: the others took pauses too.
+    """
 
     runs: int = 0
     succeeded: int = 0
     attempts: int = 0
     codes: Mapping[str, int] = field(default_factory=dict[str, int])
+    times: Times = field(default_factory=list[list[float]])
+
+    @classmethod
+    def of(cls, step: RecordedStep, ended: int) -> StepStatistics:
+        """Return the statistics of one step of one run."""
+        timed = step.status == "succeeded" and step.attempts <= 1 and step.duration_ms is not None
+        return cls(
+            runs=1,
+            succeeded=int(step.status in REACHED),
+            attempts=max(step.attempts, 1),
+            codes={step.error or "Error": 1} if step.status == "failed" else {},
+            times=[[ended, round(step.duration_ms or 0.0, 1)]] if timed else [],
+        )
 
     def merge(self, other: StepStatistics) -> StepStatistics:
         """Return the statistics of both."""
@@ -54,11 +63,23 @@ class StepStatistics:
             succeeded=self.succeeded + other.succeeded,
             attempts=self.attempts + other.attempts,
             codes=_added(self.codes, other.codes),
+            times=_last(self.times, other.times),
         )
 
+    @property
+    def durations(self) -> list[float]:
+        """How long it took in the last runs, the shortest first."""
+        return sorted(took for _, took in self.times)
+
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is kept."""
-        return {"runs": self.runs, "succeeded": self.succeeded, "attempts": self.attempts, "codes": dict(self.codes)}
+        """Return the statistics as people and programs are shown them."""
+        return {
+            "usage_count": self.runs,
+            "successes": self.succeeded,
+            "attempts": self.attempts,
+            "failures": dict(self.codes),
+            "duration_ms": digest(self.durations),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +89,7 @@ class Statistics:
     statuses: Mapping[str, int] = field(default_factory=dict[str, int])
     codes: Mapping[str, int] = field(default_factory=dict[str, int])
     steps: Mapping[str, StepStatistics] = field(default_factory=dict[str, StepStatistics])
-    samples: tuple[Sample, ...] = ()
-    """Of the last runs, the oldest first."""
+    times: Times = field(default_factory=list[list[float]])
     last: tuple[float, str, str] | None = None
     """When the last run began, its id, and how it ended."""
 
@@ -77,41 +97,27 @@ class Statistics:
     def of(cls, run: Run) -> Statistics:
         """Return the statistics of one run, which has ended."""
         took = run.duration_ms or 0.0
-        timed = [
-            (step.id, round(step.duration_ms, 1))
-            for step in run.steps
-            if step.status == "succeeded" and step.attempts <= 1 and step.duration_ms is not None
-        ]
-        longest = sorted(timed, key=lambda one: (-one[1], one[0]))[:STEPS_OF_RUN]
-        whole = round(took, 1) if run.status in TIMED else -1.0
-        sample = Sample(round(run.started + took / 1000, 3), whole, tuple(sorted(longest)))
+        ended = round(run.started * 1000 + took)
+        counted = [step for step in run.steps if step.status == "failed" or step.status in REACHED]
         return cls(
             statuses={run.status: 1},
             codes={run.error: 1} if run.error is not None else {},
-            steps={
-                step.id: StepStatistics(
-                    runs=1,
-                    succeeded=int(step.status in REACHED),
-                    attempts=max(step.attempts, 1),
-                    codes={step.error or "Error": 1} if step.status == "failed" else {},
-                )
-                for step in run.steps
-                if step.status == "failed" or step.status in REACHED
-            },
-            samples=(sample,) if whole >= 0 or longest else (),
+            steps={step.id: StepStatistics.of(step, ended) for step in counted},
+            times=[[ended, round(took, 1)]] if run.status in TIMED else [],
             last=(run.started, run.run_id, run.status),
         )
 
     def merge(self, other: Statistics) -> Statistics:
         """Return the statistics of both."""
         lasts = [one for one in (self.last, other.last) if one is not None]
-        none = StepStatistics()
-        ids = self.steps.keys() | other.steps.keys()
+        steps = {**self.steps, **other.steps}
+        for id in self.steps.keys() & other.steps.keys():
+            steps[id] = self.steps[id].merge(other.steps[id])
         return Statistics(
             statuses=_added(self.statuses, other.statuses),
             codes=_added(self.codes, other.codes),
-            steps={id: self.steps.get(id, none).merge(other.steps.get(id, none)) for id in sorted(ids)},
-            samples=tuple(sorted((*self.samples, *other.samples))[-SAMPLES:]),
+            steps=steps,
+            times=_last(self.times, other.times),
             last=max(lasts, default=None),
         )
 
@@ -129,29 +135,11 @@ class Statistics:
     @property
     def durations(self) -> list[float]:
         """How long the last runs took that came to their end, the shortest first."""
-        return sorted(one.whole for one in self.samples if one.whole >= 0)
-
-    def step_durations(self) -> dict[str, list[float]]:
-        """Return how long each step took in the last runs, the shortest first."""
-        found: dict[str, list[float]] = {}
-        for sample in self.samples:
-            for id, took in sample.steps:
-                found.setdefault(id, []).append(took)
-        return {id: sorted(all_of) for id, all_of in found.items()}
+        return sorted(took for _, took in self.times)
 
     def to_json(self) -> dict[str, Any]:
         """Return the statistics as people and programs are shown them."""
-        durations = self.step_durations()
-        steps: dict[str, Any] = {}
-        for id in sorted({*self.steps, *durations}):
-            known = self.steps.get(id, StepStatistics())
-            steps[id] = {
-                "usage_count": known.runs,
-                "successes": known.succeeded,
-                "attempts": known.attempts,
-                "failures": dict(known.codes),
-                "duration_ms": digest(durations.get(id, [])),
-            }
+        last = None if self.last is None else dict(zip(("started", "run_id", "status"), self.last, strict=True))
         return {
             "usage_count": self.usage_count,
             "successes": self.statuses.get("succeeded", 0),
@@ -159,24 +147,25 @@ class Statistics:
             "statuses": dict(self.statuses),
             "failures": dict(self.codes),
             "duration_ms": digest(self.durations),
-            "last_run": None
-            if self.last is None
-            else dict(zip(("started", "run_id", "status"), self.last, strict=True)),
-            "steps": steps,
+            "last_run": last,
+            "steps": {id: self.steps[id].to_json() for id in sorted(self.steps)},
         }
 
     def record(self) -> bytes:
-        """Return it as a store keeps it: bounded, and the names of steps written once."""
-        most = sorted(self.steps, key=lambda id: (-self.steps[id].runs, id))[:MOST_STEPS]
-        names = sorted({id for sample in self.samples for id, _ in sample.steps})
-        number = {id: at for at, id in enumerate(names)}
-        rows = [[one.ended, one.whole, [[number[id], took] for id, took in one.steps]] for one in self.samples]
+        """Return it as a store keeps it, which is bounded."""
+        steps = self.steps
+        if len(steps) > MOST_STEPS:
+            often = sorted(steps, key=lambda id: (-steps[id].runs, id))[:MOST_STEPS]
+            steps = {id: steps[id] for id in often}
+        timed: Container[str] = steps
+        if len(steps) > MOST_TIMED:
+            longest = {id: max((took for _, took in one.times), default=-1.0) for id, one in steps.items()}
+            timed = frozenset(sorted(steps, key=lambda id: (-longest[id], id))[:MOST_TIMED])
         told = {
             "statuses": self.statuses,
             "codes": _bounded(self.codes),
-            "steps": {id: {**self.steps[id].to_json(), "codes": _bounded(self.steps[id].codes)} for id in sorted(most)},
-            "names": names,
-            "samples": rows,
+            "steps": {id: _told(one, one.times if id in timed else []) for id, one in steps.items()},
+            "times": self.times,
             "last": self.last,
         }
         return orjson.dumps(told)
@@ -185,19 +174,18 @@ class Statistics:
     def of_record(cls, data: bytes) -> Statistics:
         """Return the statistics that `record` wrote."""
         told = orjson.loads(data)
-        names: list[str] = told["names"]
         return cls(
             statuses=told["statuses"],
             codes=told["codes"],
             steps={id: StepStatistics(**one) for id, one in told["steps"].items()},
-            samples=tuple(_sample(row, names) for row in told["samples"]),
+            times=told["times"],
             last=None if told["last"] is None else tuple(told["last"]),
         )
 
 
-def _sample(row: list[Any], names: list[str]) -> Sample:
-    ended, whole, steps = row
-    return Sample(ended, whole, tuple((names[int(at)], float(took)) for at, took in steps))
+def _told(step: StepStatistics, times: Times) -> dict[str, Any]:
+    counts = {"runs": step.runs, "succeeded": step.succeeded, "attempts": step.attempts}
+    return {**counts, "codes": _bounded(step.codes), "times": times}
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -225,6 +213,10 @@ def _added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     total = Counter(some)
     total.update(more)
     return dict(sorted(total.items()))
+
+
+def _last(some: Times, more: Times) -> Times:
+    return sorted((*some, *more))[-SAMPLES:] if some and more else some or more
 
 
 def _bounded(codes: Mapping[str, int]) -> dict[str, int]:

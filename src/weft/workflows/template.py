@@ -14,12 +14,15 @@ from weft.ir.nodes import AnyJson, Node, refuse
 from weft.ir.read import Source
 from weft.ir.reading import placed, read_node
 from weft.ir.versions import EXPECTED, is_exact, refused
+from weft.ports import is_object
 from weft.workflows.steps import tools_of
 
 Category = Literal["context-management", "analysis", "automation", "integration"]
 MAX_BYTES: Final = 256 << 10
 MEASURED: Final = ("success_rate", "usage_count")
 """What others write in a template and weft measures itself."""
+SHELVED: Final = frozenset({"built_in", "created", "updated", "etag"})
+"""What a shelf shows beside a template: somebody who sends back what was shown need not take it out."""
 
 
 def _exact(version: str) -> str:
@@ -65,6 +68,10 @@ class Template(Node):
     example_input: dict[str, AnyJson] | None = None
     servers: Annotated[dict[str, Label], Field(max_length=1000)] = {}
     """Which server would provide a tool, by the tool's name."""
+
+    @classmethod
+    def spell(cls, value: Any) -> Any:
+        return {key: one for key, one in value.items() if key not in SHELVED} if is_object(value) else value
 
     @property
     def required_tools(self) -> list[str]:

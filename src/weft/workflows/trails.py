@@ -53,13 +53,14 @@ class Trails:
         self._retention = retention
         self._days = math.ceil(retention / DAY) + 1
 
-    async def today(self) -> int:
-        """Return the day by the clock of the store, which all processes that share it go by."""
-        return int(await self._store.now() // DAY)
+    async def day(self, day: int | None = None) -> tuple[int, float]:
+        """Return a day, or today, and for how many seconds what belongs to it is kept from now on.
 
-    async def left(self, day: int) -> float:
-        """Return for how many seconds what belongs to a day is kept from now on."""
-        return max((day + 1) * DAY + self._retention - await self._store.now(), 1.0)
+        It goes by the clock of the store, as all processes that share it do.
+        """
+        now = await self._store.now()
+        day = int(now // DAY) if day is None else day
+        return day, max((day + 1) * DAY + self._retention - now, 1.0)
 
     async def next(self, day: int, left: float, *trail: str) -> At:
         """Take the next place of a day."""
@@ -67,7 +68,7 @@ class Trails:
 
     async def down(self, before: At | None, *trail: str) -> AsyncIterator[At]:
         """Yield the places of a trail, the newest first, below a place; whether something is there is not known."""
-        today = await self.today()
+        today, _ = await self.day()
         newest = today if before is None else min(before.day, today)
         days = range(newest, today - self._days, -1)
         # The page is mostly of one day or two; only who needs more pays for the rest, all at once.

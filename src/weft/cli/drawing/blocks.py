@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from weft.errors import NotFound
+from weft.gateway.outlook import outlook
 from weft.ir.bindings import Binding
 from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.nodes import Node
@@ -23,6 +24,7 @@ from weft.patterns.router import Router
 from weft.patterns.scatter_gather import ScatterGather
 from weft.patterns.schema_map import SchemaMap
 from weft.patterns.wire_tap import WireTap
+from weft.patterns.workflow import Workflow
 from weft.registry.tools import newest_tools
 
 Kind = Literal["end", "tool", "composition", "agent", "data", "control"]
@@ -188,6 +190,39 @@ class _Drawing:
         allowed = tuple(Branch("if named", self.call(name)) for name in node.allowed)
         return Fan(Box("recipientList", chosen), allowed, Box("gather", _aggregation(node.aggregation)))
 
+    def workflow(self, node: Workflow) -> Block:
+        """Return steps level by level: those of a level wait for nothing of each other."""
+        plan = outlook(node, {}, {})
+        told = {one["id"]: one for one in plan["steps"]}
+        items: list[tuple[str, Block]] = []
+        for number, level in enumerate(plan["levels"]):
+            before: list[str] = plan["levels"][number - 1] if number else []
+            ways = [(_way(told[id], before), self._step(node, id)) for id in level]
+            branches = tuple(Branch(way, block) for way, block in ways)
+            items.append(ways[0] if len(ways) == 1 else ("", Fan(Box("at once"), branches)))
+        if node.output is not None:
+            items.append(("", Box("output", "", "data")))
+        return Column(tuple(items))
+
+    def _step(self, workflow: Workflow, id: str) -> Block:
+        step = next(one for one in workflow.steps if one.id == id)
+        undone = f"undone by {step.undo.tool.name}" if step.undo is not None else ""
+        if step.elicit is not None:
+            return Box(id, "asks a person")
+        if step.tool is not None:
+            block: Block = Box(id, "; ".join(filter(None, (step.tool.name, undone))), "tool")
+        else:
+            assert step.operation is not None, "a step does one thing"
+            block = Frame(id, self.block(step.operation))
+        return block if step.for_each is None else Frame("for each item", block)
+
+
+def _way(told: dict[str, Any], before: list[str]) -> str:
+    """Return what is said on the way to a step: its condition, and what it waits for, unless that stands above it."""
+    waits: list[str] = told["waits_for"]
+    after = f"after {', '.join(waits)}" if waits and sorted(waits) != sorted(before) else ""
+    return "; ".join(filter(None, (f"if {told['when']}" if "when" in told else "", after)))
+
 
 def _filter(_: _Drawing, node: Filter) -> Block:
     return Box("filter", _predicate(node.predicate), "data")
@@ -207,6 +242,7 @@ _PATTERNS: dict[type[Node], Callable[[_Drawing, Any], Block]] = {
     Enricher: _Drawing.enricher,
     WireTap: _Drawing.wire_tap,
     RecipientList: _Drawing.recipient_list,
+    Workflow: _Drawing.workflow,
 }
 
 
