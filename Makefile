@@ -22,8 +22,8 @@ demo: $(VENV)/.core ## compose nine MCP servers behind one URL, and print the tr
 test: $(VENV)/.dev ## run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
-sweep: $(VENV)/.dev ## kill a saga at every point on every store, and look at the ledger
-	WEFT_SWEEP=all $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/saga
+sweep: $(VENV)/.dev ## kill a saga at every point on every store, and 5,000 at random, and look at the ledger
+	WEFT_SWEEP=all WEFT_SAGAS=5000 $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/saga tests/stores/test_redis_failover.py
 
 chaos: $(VENV)/.dev ## ten minutes of killed gateways, restarted stores and held locks under load
 	$(BIN)/python -m scripts.chaos
