@@ -46,7 +46,7 @@ from weft.telemetry.logs import Log
 from weft.telemetry.traces import Traces
 from weft.upstreams.stderr import redact
 
-FIXED = ("listen", "admin", "registry", "identity", "lock", "audit", "telemetry", "drain")
+FIXED = ("listen", "admin", "registry", "identity", "lock", "audit", "stores", "telemetry", "drain")
 """Sections that are read when weft starts, and only then."""
 
 LIVE_SECTIONS = ("servers", "views", "names", "limits", "policy", "quotas")
@@ -143,7 +143,7 @@ class Running:
             self.log.warning(problem, store=name)
         await self.registry.start()
         await self.gateway.start()
-        watch = self.keeping.begin(self.gateway)
+        watch = self.keeping.begin(self.gateway, self.peers)
         self.telemetry.metrics.state_counted_by(self.keeping.signals.figures, gauges=watch.gauges)
         if self.peers is not None:
             answer_about_state(self.peers, self.keeping.operating)

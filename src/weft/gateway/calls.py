@@ -248,7 +248,7 @@ class ToolCalls:
         result = await self._engine.run(tool.key, value, caller=client, on_step=on_step)
         spans = without(result.tracing(), calling.secrets()) if result.has_failures else result.tracing()
         try:
-            told = served(result.value, warnings=result.warnings, trace_id=active.trace_id)
+            told = served(result.value, warnings=result.warnings, trace_id=active.trace_id, marks=result.marks)
             told = told if tool.misfits is None else _as_advertised(told, tool)
         except ExecutionFailed as error:
             # All steps went well, and the client is told no: that counts, and the steps show why.
@@ -341,7 +341,8 @@ def steps_told(caller: Caller) -> OnStep:
 
 
 def _depth(place: Place) -> int:
+    """Return how deep a step is in the call, or in its saga, which is followed wherever in the call it stands."""
     depth, above = 0, place.parent
     while above is not None and depth <= DEPTH:
-        depth, above = depth + 1, above.parent
+        depth, above = depth + 1, above.parent if above.is_span else None
     return depth

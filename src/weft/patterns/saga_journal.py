@@ -2,7 +2,8 @@
 
 A saga has a head, written once, which becomes its whole record when it ends; while it runs, a state that is replaced
 under its version, so that a former owner can write no more; and a lease, which only saves others the trouble of
-looking. States of sagas that have not ended have a prefix of their own: recovery never reads those that have.
+looking. States of sagas that have not ended have a prefix of their own: recovery never reads those that have. Those are
+found by an index, which is written with their end.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from random import Random
 
-from weft.errors import StoreError
-from weft.patterns.saga_record import HEADS, LEASES, OPEN, SPECS, Head, Record, State, decode, encode
+from weft.errors import StoreError, WeftError
+from weft.patterns.saga_record import HEADS, INDEX, LEASES, OPEN, SPECS, Head, Record, State, decode, encode, ref_of
 from weft.ports import ABSENT, Change, Clock, Delete, Put, Store
 
 FIRST_PAUSE = 0.05
@@ -35,6 +36,15 @@ class Away(Exception):
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(error.message)
+        self.error = error
+
+
+class ServerAway(Exception):
+    """The server of a step is away, and may come back: whoever takes the saga over later goes on."""
+
+    def __init__(self, step: str, error: WeftError) -> None:
+        super().__init__(error.message)
+        self.step = step
         self.error = error
 
 
@@ -225,6 +235,7 @@ class Journal:
             Put(self.key, ended, ttl=self.head.retention, when=self._head_version),
             Delete(open_key(self.key), when=self._version),
             Delete(lease_key(self.key)),
+            Put(INDEX + ref_of(self.key), self.key.encode(), ttl=self.head.retention),
         ]
         if await self.store.batch(changes) is not None:
             return
