@@ -245,3 +245,4 @@ def test_what_patterns_keep_is_forgotten_after_the_run_unless_settings_name_a_st
     missing = run(*with_store)
     assert missing.exit_code == 2
     assert "Store 'kept' not configured; did you mean 'kep'?" in missing.stderr
+    assert "    add it to weft.yaml:\n      stores:\n        kept:\n          type: sqlite\n" in missing.stderr

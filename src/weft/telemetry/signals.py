@@ -58,6 +58,7 @@ GRAVE: Final = frozenset(
         "spool_away",
         "store_away",
         "store_evicts",
+        "store_failing",
         "store_flushed",
         "store_may_lose",
         "store_on_network",
@@ -76,7 +77,9 @@ CALM: Final = frozenset(
         "saga_handed_over",
         "saga_recovered",
         "saga_retried",
+        "saga_waiting",
         "store_back",
+        "store_working",
     }
 )
 """Events that are only told."""
