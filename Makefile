@@ -22,8 +22,8 @@ demo: $(VENV)/.core ## compose nine MCP servers behind one URL, and print the tr
 test: $(VENV)/.dev ## run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
-sweep: $(VENV)/.dev ## kill sagas and workflows at every point on every store, and look at the ledger
-	WEFT_SWEEP=all $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/saga tests/workflows/test_durable_sweep.py
+sweep: $(VENV)/.dev ## kill sagas and workflows at every point on every store, and 5,000 sagas at random
+	WEFT_SWEEP=all WEFT_SAGAS=5000 $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/saga tests/stores/test_redis_failover.py tests/workflows/test_durable_sweep.py
 
 chaos: $(VENV)/.dev ## ten minutes of killed gateways, restarted stores and held locks under load
 	$(BIN)/python -m scripts.chaos

@@ -1,7 +1,7 @@
 """Run the benchmarks, print them, and write `bench/results`: all, or the parts that are named.
 
-`python -m bench [engine] [gateway] [registry] [state] [workflows] [--quick]`; --quick measures little, to see that it works, and
-writes nothing.
+`python -m bench [engine] [gateway] [registry] [state] [workflows] [--quick]`; --quick measures little, to see that it
+works, and writes nothing.
 """
 
 from __future__ import annotations

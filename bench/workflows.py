@@ -47,9 +47,9 @@ def workflow(store: str | None = None) -> Op[Any, Any]:
 
 async def by_hand() -> Any:
     """Call the tool three times, as the workflow does, with nothing around."""
-    first = await pay.fn({"id": CALL["id"], "amount": 1})
-    second = await pay.fn({"id": first["id"], "amount": first["amount"]})
-    return await pay.fn({"id": second["id"], "note": f"paid {second['amount']}"})
+    first = await pay({"id": CALL["id"], "amount": 1})
+    second = await pay({"id": first["id"], "amount": first["amount"]})
+    return await pay({"id": second["id"], "note": f"paid {second['amount']}"})
 
 
 async def in_memory() -> AsyncIterator[Figure]:
@@ -134,7 +134,9 @@ async def _filled(store: Store, number: int) -> None:
     runs, book = Runs(store), StatisticsBook(store)
     for which in range(number):
         run = await runs.begin(new_run(ME, TEMPLATE, template=TEMPLATE, started=time.time()))
-        steps = [{"id": id, "status": "succeeded", "duration_ms": 1.0 + which % 7} for id in ("search", "fold", "store")]
+        steps = [
+            {"id": id, "status": "succeeded", "duration_ms": 1.0 + which % 7} for id in ("search", "fold", "store")
+        ]
         ended = run.ended("succeeded", duration_ms=3.0 + which % 7, steps=steps)
         await runs.end(ended)
         await book.add(ended)

@@ -12,9 +12,7 @@ import asyncio
 from typing import TypedDict
 
 import weft as w
-from weft.plan.compiler import compile_document
-from weft.run.engine import Engine
-from weft.stores.memory import MemoryStore
+from weft.app import local_engine
 
 
 class Query(TypedDict):
@@ -47,8 +45,7 @@ search = w.composition(
 
 
 async def main() -> None:
-    compiled, results = w.compile(search), MemoryStore("results")
-    engine = Engine(compile_document(compiled.document, compiled.local, stores=lambda name: results))
+    engine = local_engine(search)  # its stores are in memory
     print(await engine.execute("search", {"query": "cats", "trace": "1"}))
     print(await engine.execute("search", {"query": "cats", "trace": "2"}))
     print(await engine.execute("search", {"query": "dogs", "trace": "3"}))

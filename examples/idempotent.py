@@ -11,10 +11,8 @@ import asyncio
 from typing import TypedDict
 
 import weft as w
+from weft.app import local_engine
 from weft.errors import ExecutionFailed
-from weft.plan.compiler import compile_document
-from weft.run.engine import Engine
-from weft.stores.memory import MemoryStore
 
 
 class Order(TypedDict):
@@ -45,8 +43,7 @@ pay = w.composition(
 
 
 async def main() -> None:
-    compiled, requests = w.compile(pay), MemoryStore("requests")
-    engine = Engine(compile_document(compiled.document, compiled.local, stores=lambda name: requests))
+    engine = local_engine(pay)  # its stores are in memory
     print(await engine.execute("pay", {"order_id": "o7", "amount": 25.0}))
     print(await engine.execute("pay", {"order_id": "o7", "amount": 25.0}))
     try:

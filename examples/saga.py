@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import TypedDict
 
 import weft as w
+from weft.app import local_engine
 from weft.errors import SagaFailed
-from weft.plan.compiler import compile_document
-from weft.run.engine import Engine
 from weft.stores.sqlite import SqliteStore
 
 
@@ -86,11 +85,10 @@ place_order = w.composition(
 
 
 async def main() -> None:
-    compiled = w.compile(place_order)
     with tempfile.TemporaryDirectory() as folder:
         sagas = SqliteStore(Path(folder) / "sagas.db", "sagas")
         await sagas.open()
-        engine = Engine(compile_document(compiled.document, compiled.local, stores=lambda name: sagas))
+        engine = local_engine(place_order, stores=lambda name: sagas)
         print(await engine.execute("place_order", {"order": "o1", "to": "home"}))
         try:
             await engine.execute("place_order", {"order": "o2", "to": "moon"})

@@ -19,8 +19,7 @@ from typing import Any
 import asyncpg
 
 from scripts.chaos_shop import UNDO
-from scripts.programs import free_port
-from tests.stores.servers import PostgresServer, RedisServer
+from tests.stores.servers import PostgresServer, RedisServer, free_port
 from weft.ports import Store
 from weft.run.clock import MonotonicClock
 from weft.stores.guarding import Guarded
@@ -85,6 +84,7 @@ class Place:
         """Let nobody write for a while; it blocks."""
         if isinstance(self.server, RedisServer):
             self.server.ask("CLIENT", "PAUSE", str(round(seconds * 1000)))
+            time.sleep(seconds)
         elif isinstance(self.server, PostgresServer):
             asyncio.run(_lock_tables(self.server.url, seconds))
         else:
@@ -110,6 +110,7 @@ class Gate:
 
     def __init__(self, place: Place, name: str) -> None:
         """Start one; its shop is a child of it."""
+        self.name = name
         self._folder = place.folder / name
         self._folder.mkdir()
         (self._folder / "registry.json").write_text(json.dumps(registry()))
@@ -148,11 +149,13 @@ class Gate:
 
     def child(self) -> int | None:
         """Return the process id of its shop, if that runs now."""
-        found = list[str]()
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{self._process.pid}/task").iterdir():
-                found += (task / "children").read_text().split()
-        return int(found[0]) if found else None
+                for pid in (task / "children").read_text().split():
+                    # Its other children watch over the shop, and are nobody's to kill; who is dead has no command.
+                    if os.fsencode(SHOP) in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        return int(pid)
+        return None
 
     def _listens(self) -> bool:
         with socket.socket() as probe:

@@ -116,7 +116,7 @@ def _idempotents(inner: Docs) -> Docs:
         fingerprintPaths=_some(paths),
         scope=_any("public", "tenant", "caller"),
         inFlightWaitMs=st.integers(1, 60_000),
-        leaseSeconds=_seconds(),
+        leaseSeconds=_seconds(1),
         maxStoredBytes=st.integers(1024, 1_000_000),
     )
 
@@ -203,7 +203,7 @@ def _sagas(inner: Docs) -> Docs:
         scope=_any("caller", "tenant"),
         maxAttempts=st.integers(1, 20),
         maxRecoveryAttempts=st.integers(1, 1000),
-        leaseSeconds=_seconds(),
+        leaseSeconds=_seconds(1),
         retentionSeconds=_seconds(),
         allowVolatile=st.booleans(),
     )

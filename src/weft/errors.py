@@ -98,6 +98,10 @@ class WeftError(Exception):
     retryable: Retryable = "no"
     origin: Origin = "gateway"
     retry_after: float | None = None
+    facts: Mapping[str, Any] | None = None
+    """What patterns on its way had to add: `deadLetterError`, `cause`."""
+    marks: Mapping[str, Any] | None = None
+    """What the call that it ended tells beside it, as it would beside a result."""
 
     def __init__(self, message: str, *, code: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -110,6 +114,10 @@ class WeftError(Exception):
     def within(self, step: str) -> None:
         """Record, from the inside out, the step through which this error passes."""
         self.path = (step, *self.path)
+
+    def add(self, **facts: Any) -> None:
+        """Add to what is told of this error."""
+        self.facts = {**(self.facts or {}), **facts}
 
     def to_json(self) -> dict[str, Any]:
         """Return the error as the object that predicates, traces and doors read."""
@@ -124,7 +132,7 @@ class WeftError(Exception):
             told["retryAfterMs"] = round(self.retry_after * 1000)
         if self.hint is not None:
             told["hint"] = self.hint
-        return told
+        return told if self.facts is None else {**told, **self.facts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +156,7 @@ class Problem:
         if self.file is not None:
             position = "".join(f":{number}" for number in (self.line, self.column) if number is not None)
             place = f"{self.file}{position} {place}"
-        parts = [f"{place}: {self.severity}: {self.message} [{self.code}]"]
-        if self.value is not None and self.value not in self.message:
-            parts.append(f"got {self.value}")
-        if self.expected is not None:
-            parts.append(f"expected {self.expected}")
-        if self.suggestion is not None:
-            parts.append(f"did you mean {self.suggestion!r}?")
-        return "; ".join(parts)
+        return _detailed(f"{place}: {self.severity}: {self.message} [{self.code}]", self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem as `weft validate --json` prints it, without what is unknown."""
@@ -176,6 +177,18 @@ class Problem:
     def moved(self, *loc: str | int) -> Problem:
         """Return the same problem, found below a longer place."""
         return replace(self, loc=(*loc, *self.loc))
+
+
+def _detailed(sentence: str, of: Problem | ExpressionInvalid) -> str:
+    """Return a sentence with what was given, what was expected and what was probably meant."""
+    parts = [sentence]
+    if of.value is not None and of.value not in of.message:
+        parts.append(f"got {of.value}")
+    if of.expected is not None:
+        parts.append(f"expected {of.expected}")
+    if of.suggestion is not None:
+        parts.append(f"did you mean {of.suggestion!r}?")
+    return "; ".join(parts)
 
 
 def errors_in(problems: Iterable[Problem]) -> list[Problem]:
@@ -221,15 +234,30 @@ class ExpressionInvalid(InputError):
         self.suggestion = suggestion
         self.position = position
 
+    def __str__(self) -> str:
+        return _detailed(self.message, self)
+
 
 class InvalidJsonPath(ExpressionInvalid):
     """A path that is not RFC 9535, or one that weft refuses."""
 
     code = "InvalidJsonPath"
 
-    def __init__(self, path: str, reason: str, *, code: str | None = None, position: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        reason: str,
+        *,
+        code: str | None = None,
+        expected: str | None = None,
+        position: int | None = None,
+    ) -> None:
         text = path if len(path) <= SHOWN else path[: SHOWN - 3] + "..."
-        super().__init__(f"Invalid JSONPath '{text}': {reason}", code=code, value=path, position=position)
+        told = f"Invalid JSONPath '{text}': {reason}"
+        super().__init__(told, code=code, value=path, expected=expected, position=position)
+
+    def __str__(self) -> str:
+        return self.message  # it has the path already
 
 
 class NotFound(InputError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from tests.app.served import House, house, registry
+from tests.app.served import House, Place, house, registry
 from tests.app.upstream import Upstream
 from tests.doors.serving import Answer
 from weft.doors.asgi import Receive
@@ -17,6 +17,9 @@ from weft.doors.listener import Listener, bind
 
 TOOLS = ("reserve", "release", "charge", "refund", "ship", "book", "failed_bookings", "pay")
 SQLITE = {"orders": {"type": "sqlite", "path": "./orders.db", "timeout": "5s"}}
+
+
+S = TypeVar("S", bound="Shop")
 
 
 class Shop(Upstream):
@@ -38,7 +41,13 @@ class Shop(Upstream):
 @contextlib.asynccontextmanager
 async def shop() -> AsyncGenerator[Shop]:
     """Serve one at a free port."""
-    made = Shop()
+    async with opened(Shop()) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(made: S) -> AsyncGenerator[S]:
+    """Serve this one at a free port."""
     listener = Listener(made, sockets=[bind("127.0.0.1", 0)])
     await listener.start()
     made.url = f"http://127.0.0.1:{listener.address[1]}/mcp"
@@ -88,7 +97,7 @@ async def stuck(up: Shop, gate: House, id: str = "o1") -> None:
     assert (await gate.call("order", {"id": id}))["isError"] is True
 
 
-async def admin(gate: House, path: str, *, body: Any = None, post: bool = False) -> Answer:
+async def admin(gate: Place, path: str, *, body: Any = None, post: bool = False) -> Answer:
     """Return what the admin listener answers."""
     posting = post or body is not None
     sent = None if body is None else orjson.dumps(body)

@@ -107,6 +107,33 @@ async def test_a_store_that_is_away_is_named_on_readyz_and_what_needs_it_says_50
         assert len(lines_of(caplog, "store back")) == 1
 
 
+async def test_a_store_that_answers_and_keeps_nothing_is_on_readyz_with_the_reason_until_it_is_mended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    file = tmp_path / "notes.db"
+    file.write_text("these are notes, and no database")
+    stores = {"notes": {"type": "sqlite", "path": "./notes.db", "timeout": "5s"}, **SQLITE}
+    async with open_shop(tmp_path, stores=stores) as (_, gate):
+        told = await gate.ready()
+        assert (told["status"], told["degraded"]) == ("degraded", ["store:notes"])
+        (problem,) = told["problems"]
+        assert problem.startswith(f"store 'notes' answers, and fails: {file}: ")
+        assert await gate.metric("weft_store_failing", store="notes") == 1
+        assert await gate.metric("weft_store_away", store="notes") == 0
+        store = gate.running.keeping.stores.find("notes")
+        for _attempt in range(10):
+            with pytest.raises(StoreError):
+                await store.set("key", b"1")
+        (line,) = lines_of(caplog, "store failing")
+        assert (line.levelno, line.__dict__["weft_fields"]["code"]) == (logging.WARNING, "StoreCorrupt")
+        file.unlink()
+        await store.set("key", b"1")
+        assert (await gate.ready())["status"] == "ready"
+        assert await gate.metric("weft_store_failing", store="notes") == 0
+        assert [one.levelno for one in lines_of(caplog, "store working")] == [logging.INFO]
+
+
 async def test_what_is_in_other_stores_can_be_seen_and_mended_while_one_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,14 +152,41 @@ async def test_what_is_in_other_stores_can_be_seen_and_mended_while_one_is_away(
         assert (await admin(gate, "/sagas/o1/abandon", body={"reason": "by hand"})).status == 200
 
 
-async def test_a_record_that_cannot_be_read_is_an_error_that_says_so(tmp_path: Path) -> None:
+async def test_a_record_that_cannot_be_read_is_listed_beside_the_others(tmp_path: Path) -> None:
     async with open_shop(tmp_path) as (up, gate):
         await stuck(up, gate)
         store = gate.running.keeping.stores.find("orders")
         (key,) = [key async for key, _ in store.scan("v1|saga|")]
         await store.set(key, b"{}")
-        answer = await admin(gate, "/sagas")
-        assert (answer.status, answer.json["error"]["code"]) == (503, "StoreCorrupt")
+        await stuck(up, gate, "o2")
+        good, torn = (await admin(gate, "/sagas")).json["sagas"]
+        assert (good["id"], good["status"]) == ("o2", "COMPENSATION_FAILED")
+        assert (torn["status"], torn["unreadable"]) == ("UNREADABLE", "'head' is missing")
+        assert (torn["store"], torn["tenant"]) == ("orders", good["tenant"])
+        shown = (await admin(gate, f"/sagas/{torn['ref']}")).json
+        assert (shown["status"], shown["key"]) == ("UNREADABLE", key)
+        refused = await admin(gate, f"/sagas/{torn['ref']}/retry", post=True)
+        assert (refused.status, refused.json["error"]["code"]) == (409, "SagaUnreadable")
+        assert (await admin(gate, "/sagas/o2/abandon", body={"reason": "by hand"})).status == 200
+
+
+async def test_a_letter_that_cannot_be_read_is_listed_beside_the_others(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as (up, gate):
+        up.refuses |= {"book", "failed_bookings"}
+        for to in ("Oslo", "Rome"):
+            await gate.call("trip", {"to": to})
+        store = gate.running.keeping.stores.find("orders")
+        key = min([key async for key, _ in store.scan("v1|deadLetter|")])
+        await store.set(key, b"\xff")
+        told = (await admin(gate, "/dead-letters?tool=trip")).json
+        good, torn = told["deadLetters"]
+        assert (told["total"], good["tool"], good["store"]) == (2, "failed_bookings", "orders")
+        assert (torn["id"], torn["store"]) == (key.rpartition("|")[2], "orders")
+        assert "not JSON" in torn["unreadable"]
+        assert (await admin(gate, f"/dead-letters/{torn['id']}")).json == torn
+        up.refuses.clear()
+        done = (await admin(gate, "/dead-letters/redrive", post=True)).json["redriven"]
+        assert [(one["id"], one["delivered"]) for one in done] == [(good["id"], True), (torn["id"], False)]
 
 
 async def test_an_open_circuit_is_a_gauge_and_a_line_of_the_log_but_no_reason_to_be_degraded(

@@ -68,6 +68,19 @@ async def test_a_registry_that_is_no_good_is_told_with_its_lines_and_the_last_go
         assert (await gate.ready())["status"] == "ready"
 
 
+async def test_stores_that_have_changed_wait_for_a_restart_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with upstream() as up:
+        config: dict[str, Any] = {"servers": {"up": {"url": up.url}}, "stores": {"s": {"type": "memory"}}}
+        async with house(tmp_path, config, registry()) as gate:
+            changed = {**yaml.safe_load((tmp_path / "weft.yaml").read_text()), "stores": {"other": {"type": "memory"}}}
+            replace(tmp_path / "weft.yaml", yaml.safe_dump(changed))
+            await gate.ask("POST", "/reload", admin=True)
+            assert "`stores` has changed: that takes a restart" in caplog.text
+            assert set(gate.running.keeping.stores.names) == {"s", "default"}
+
+
 async def test_python_tools_are_reloaded_with_their_file(tmp_path: Path) -> None:
     file = tmp_path / "tools.py"
     file.write_text(PYTHON.format(name="say", said="one"))

@@ -15,6 +15,7 @@ from mcp.server import Server, ServerRequestContext
 from tests.upstreams.listening import listening
 
 from .conftest import Run, process
+from .test_trace import ID, admin_app
 
 CHILD = Path(__file__).resolve().parent.parent / "upstreams" / "children" / "mcp_server.py"
 SCHEMAS: dict[str, dict[str, Any]] = {
@@ -22,8 +23,13 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "warned": {},
     "refuse": {},
     "misfit": {},
+    "undone": {},
     "two": {"properties": {"a": {}, "b": {}}},
 }
+UNDONE: dict[str, Any] = {
+    "code": "UpstreamUnavailable", "message": "the till is shut", "retryable": "yes", "origin": "store",
+    "path": ["pay"], "retryAfterMs": 5000, "hint": "come back", "deadLetterError": "no dlq", "self": "odd",
+}  # fmt: skip
 
 
 async def list_tools(_: object, __: object) -> t.ListToolsResult:
@@ -39,6 +45,10 @@ async def call_tool(_: ServerRequestContext[Any, Any], params: t.CallToolRequest
         case "misfit":
             meta = {"weft/error": {"code": "InvalidArguments"}}
             return t.CallToolResult(content=[t.TextContent(type="text", text="no query")], is_error=True, _meta=meta)
+        case "undone":
+            meta = {"weft/error": UNDONE, "weft/traceId": ID, "weft/warnings": ["the news were late"]}
+            text = "Failed at step 'pay': the till is shut. Hint: come back. It may work when tried again in 5 s."
+            return t.CallToolResult(content=[t.TextContent(type="text", text=text)], is_error=True, _meta=meta)
         case "warned":
             meta = {"weft/warnings": ["one source was late"], "weft/traceId": "a" * 32, "weft/wrapped": True}
             return t.CallToolResult(content=[], structured_content={"result": [1, 2]}, _meta=meta)
@@ -51,6 +61,12 @@ def url() -> Generator[str]:
     server: Any = Server("oracle", on_list_tools=list_tools, on_call_tool=call_tool)
     with listening(server.streamable_http_app()) as port:
         yield f"http://127.0.0.1:{port}/mcp"
+
+
+@pytest.fixture(scope="module")
+def admin() -> Generator[str]:
+    with listening(admin_app) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_the_value_is_printed_as_json_on_one_line(run: Run, url: str):
@@ -95,6 +111,25 @@ def test_a_tool_that_says_no_ends_with_1(run: Run, url: str):
 def test_a_failure_that_weft_tells_keeps_its_code(run: Run, url: str):
     done = run("call", "misfit", "--url", url)
     assert done.stderr == "error: Tool 'misfit' failed: no query [InvalidArguments]\n"
+
+
+def test_a_failure_shows_its_trace_and_its_warnings_before_it_ends_with_1(run: Run, url: str, admin: str):
+    done = run("call", "undone", "--url", url, "--trace", "--admin", admin)
+    assert (done.exit_code, done.stdout) == (1, "")
+    first, second, *rest = done.stderr.splitlines()
+    assert first.split() == ["research", "composition", "12.50", "ms", "1", "->", "2"]
+    assert second.startswith("└─ news  tool news_search")
+    assert rest[0] == "warning: the news were late"
+    assert rest[1].startswith("error: Tool 'undone' failed: Failed at step 'pay': the till is shut.")
+    assert rest[1].endswith("[UpstreamUnavailable]")
+    assert len(rest) == 2, "the sentence has the step and the hint already"
+
+
+def test_json_has_all_that_weft_tells_of_a_failure_and_its_trace(run: Run, url: str):
+    told = json.loads(run("call", "undone", "--url", url, "--json").stdout)
+    assert told == {"error": UNDONE, "warnings": ["the news were late"], "traceId": ID}
+    other = json.loads(run("call", "refuse", "--url", url, "--json").stdout)
+    assert (other["error"]["origin"], other["warnings"], other["traceId"]) == ("upstream", [], None)
 
 
 def test_a_mistyped_tool_is_told_the_nearest_and_ends_with_2(run: Run, url: str):

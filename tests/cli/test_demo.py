@@ -64,6 +64,18 @@ FINISHED = """
 """
 
 
+def _timeless(line: str) -> str:
+    return re.sub(r" +[\d.]+ ms", " # ms", line.strip())
+
+
+def documented() -> list[str]:
+    """Return the lines of the trees in the documentation, as far as they are written out."""
+    texts = [(ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/first-five-minutes.md")]
+    lines = [line for text in texts for line in text.splitlines() if re.search(r"  [\d.]+ ms  ", line)]
+    assert len(lines) > 20
+    return [_timeless(line.removesuffix("...")) for line in lines]
+
+
 @pytest.mark.req("ALG-52", "REG-34", "REG-40", "REG-59", "STA-41", "STA-44")
 def test_the_demo_composes_real_servers_drops_the_source_that_fails_and_gives_each_agent_its_tools(tmp_path: Path):
     began = time.monotonic()
@@ -88,6 +100,8 @@ def test_the_demo_composes_real_servers_drops_the_source_that_fails_and_gives_ea
     assert CUT_OFF in third
     assert FINISHED in third.partition("Asked for again at the first gateway")[2]
     assert "\x1b" not in done.stdout, "no colours where there is no terminal"
+    printed = [_timeless(line) for line in done.stdout.splitlines()]
+    assert [line for line in documented() if not any(one.startswith(line) for one in printed)] == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -245,3 +245,15 @@ def test_what_patterns_keep_is_forgotten_after_the_run_unless_settings_name_a_st
     missing = run(*with_store)
     assert missing.exit_code == 2
     assert "Store 'kept' not configured; did you mean 'kep'?" in missing.stderr
+    assert "    add it to weft.yaml:\n      stores:\n        kept:\n          type: sqlite\n" in missing.stderr
+
+
+def test_a_tool_that_nobody_has_hints_at_the_servers_of_the_folder(run: Run, folder: Path):
+    (folder / "flow.yaml").write_text("steps: [{id: found, tool: search_documents, parameters: {query: bees}}]")
+    assert "-c weft.yaml" not in run("run", "flow.yaml").stderr
+    (folder / "weft.yaml").write_text("servers: {}\n")
+    done = run("run", "flow.yaml")
+    assert done.exit_code == 1
+    assert "Tool not found: search_documents" in done.stderr
+    assert "-c weft.yaml connects to the servers of ./weft.yaml" in done.stderr
+    assert "connects to the servers" not in run("run", "flow.yaml", "-c", "weft.yaml").stderr

@@ -45,6 +45,8 @@ async def test_a_stuck_saga_is_listed_shown_retried_and_given_up(tmp_path: Path,
         given_up = await typed(run, gate, "saga", "abandon", ref, "--reason", "by hand")
         assert given_up.exit_code == 0
         assert "ABANDONED" in given_up.stdout
+        assert "given up by hand" in given_up.stdout
+        assert "no ship today" in given_up.stdout, "why it failed is still told"
         listed = await typed(run, gate, "saga", "list", "--ended", "--json", "--store", "orders")
         assert [one["status"] for one in json.loads(listed.stdout)["sagas"]] == ["ABANDONED"]
 
@@ -74,6 +76,27 @@ def test_a_gateway_that_is_not_there_ends_with_1_and_no_url_with_2(run: Run) -> 
     assert (away.exit_code, "--admin names another" in away.stderr) == (1, True)
     wrong = run("saga", "list", "--admin", "here")
     assert (wrong.exit_code, "is not a URL" in wrong.stderr) == (2, True)
+
+
+async def test_a_record_that_cannot_be_read_is_shown_with_the_reason_beside_the_others(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_shop(tmp_path) as (up, gate):
+        await stuck(up, gate)
+        store = gate.running.keeping.stores.find("orders")
+        (key,) = [key async for key, _ in store.scan("v1|saga|")]
+        await store.set(key, b"{}")
+        await stuck(up, gate, id="o2")
+        listed = await typed(run, gate, "saga", "list")
+        _, good, torn = listed.stdout.splitlines()
+        assert (listed.exit_code, "o2" in good) == (0, True)
+        assert torn.endswith("UNREADABLE           in store orders: 'head' is missing")
+        shown = (await typed(run, gate, "saga", "show", torn.split()[0])).stdout
+        assert [line.split(maxsplit=1) for line in shown.splitlines()[-3:]] == [
+            ["store", "orders"], ["key", key], ["why", "'head' is missing"],
+        ]  # fmt: skip
+        refused = await typed(run, gate, "saga", "retry", torn.split()[0])
+        assert (refused.exit_code, "[SagaUnreadable]" in refused.stderr) == (1, True)
 
 
 async def test_a_pipe_gets_no_colours_and_ids_cannot_steer_the_terminal(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,66 @@ def test_the_documents_of_the_seeds_are_valid(run: Run, name: str):
     done = run("validate", FIXTURES / name)
     assert done.exit_code == 0
     assert "is valid" in done.stdout
+
+
+STATEFUL = """
+schemaVersion: "1.0"
+tools:
+- {name: a, spec: {cache: {keyPaths: [$.q], ttlSeconds: 5, store: keptt, inner: {tool: x}}}}
+- {name: b, spec: {cache: {keyPaths: [$.q], ttlSeconds: 5, inner: {tool: x}}}}
+"""
+SAGA = """
+schemaVersion: "1.0"
+tools: [{name: s, spec: {saga: {steps: [{id: p, action: {tool: x}}], store: STORE}}}]
+"""
+STORES = """
+stores: {kept: {type: sqlite, path: ./k.db}, quick: {type: memory}, far: {type: redis, url: "redis://h", durable: true}}
+"""
+
+
+@pytest.fixture
+def stateful(folder: Path) -> Path:
+    """A registry with a mistyped store, the same in Python, sagas on several stores, and settings."""
+    (folder / "weft.yaml").write_text(STORES)
+    (folder / "r.yaml").write_text(STATEFUL)
+    for store in ("kept", "quick", "far"):
+        (folder / f"{store}.yaml").write_text(SAGA.replace("STORE", store))
+    (folder / "r.py").write_text(
+        "import weft as w\n"
+        "it = w.composition('it', 'It.', w.cache(w.tool('x'), key='$.q', ttl=w.seconds(5), store='keptt'))\n"
+    )
+    return folder
+
+
+@pytest.mark.req("STA-4")
+def test_stores_that_patterns_name_are_looked_for_in_the_settings(run: Run, stateful: Path):
+    assert run("validate", "r.yaml", "r.py").exit_code == 0, "without settings nobody knows the stores"
+    done = run("validate", "-c", "weft.yaml", "--json", "r.yaml", "r.py")
+    assert done.exit_code == 2
+    errors = json.loads(done.stdout)["errors"]
+    assert [(one["code"], one["file"], one["pointer"], one["suggestion"]) for one in errors] == [
+        ("UnknownStore", "r.yaml", "/tools/0/spec/cache/store", "kept"),
+        ("UnknownStore", "r.py", "/tools/0/spec/cache/store", "kept"),
+    ]
+    assert not (stateful / "k.db").exists(), "nothing was opened"
+
+
+def test_a_saga_in_a_store_that_forgets_is_an_error_as_it_is_when_it_is_served(run: Run, stateful: Path):
+    done = run("validate", "-c", "weft.yaml", "quick.yaml", "kept.yaml", "far.yaml")
+    assert done.stdout.count("[StoreNotDurable]") == 1
+    assert "quick.yaml:3:" in done.stdout
+    assert "✓ kept.yaml is valid" in done.stdout
+    assert "✓ far.yaml is valid" in done.stdout
+
+
+def test_names_of_stores_are_checked_also_where_the_library_of_one_is_missing(
+    run: Run, stateful: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "weft.stores.redis", None)
+    done = run("validate", "-c", "weft.yaml", "r.yaml", "far.yaml")
+    assert "Store 'keptt' not configured [UnknownStore]" in done.stdout
+    assert done.stdout.count("did you mean 'kept'?") == 1
+    assert "✓ far.yaml is valid" in done.stdout
 
 
 @pytest.mark.req("ALG-56")
@@ -113,3 +174,12 @@ def test_the_settings_of_a_gateway_are_checked_as_such(folder: Path, run: Run):
     assert "did you mean 'command'?" in found.stdout
     (folder / "weft.yaml").write_text("servers:\n  a: {url: 'http://127.0.0.1:1/mcp'}\n")
     assert run("validate", "weft.yaml").stdout == "✓ weft.yaml is valid\n"
+
+
+def test_a_workflow_document_that_lacks_its_steps_is_told_of_them(run: Run, folder: Path):
+    (folder / "flow.yaml").write_text("name: flow\nstep: [{id: found, tool: search}]\n")
+    done = run("validate", "flow.yaml")
+    assert done.exit_code == 2
+    assert "did you mean 'steps'?" in done.stdout + done.stderr
+    (folder / "registry.yaml").write_text("schemaVersion: '1.0'\nstep: []\n")
+    assert "steps" not in run("validate", "registry.yaml").stdout

@@ -208,6 +208,51 @@ def test_sizes_have_units_or_are_numbers(tmp_path: Path, text: str, size: int):
     assert loaded(tmp_path, f"limits: {{body: {text}}}").limits.body == size
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:99999", "redis://127.0.0.1:0", "redis://h:", "rediss://[::1", "redis://h/abc",
+        "redis://h?db=x", "postgresql://u:hunter2@h:x/db", "postgresql://h1:5432,h2:port/db",
+        "redis://u:hunter2/x@h:6379", "redis://h 1:6379",
+    ],
+)  # fmt: skip
+def test_a_url_that_no_store_is_at_is_refused_without_its_password(tmp_path: Path, url: str):
+    kind = "postgres" if url.startswith("postgres") else "redis"
+    problems = refused(tmp_path, f"stores: {{s: {{type: {kind}, url: '{url}'}}}}")
+    (problem,) = [one for one in problems if one.severity == "error"]
+    assert (problem.code, problem.pointer, problem.line) == ("InvalidUrl", "/stores/s/url", 1)
+    assert problem.expected
+    assert "hunter2" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost", "redis://u:p%2Fq@10.1.0.5:6379/0", "rediss://[::1]:6379/15", "unix:///run/redis.sock?db=1",
+        "postgresql://u:p@h1:5432,h2:5433/db?target_session_attrs=read-write", "postgresql:///db?host=/run/postgresql",
+        "postgres://u@[fe80::1]:5432/db",
+    ],
+)  # fmt: skip
+def test_a_url_that_a_store_may_be_at_is_taken(tmp_path: Path, url: str):
+    kind = "postgres" if url.startswith("postgres") else "redis"
+    assert loaded(tmp_path, f"stores: {{s: {{type: {kind}, url: '{url}'}}}}").stores["s"].url == url
+
+
+@pytest.mark.parametrize(
+    ("store", "code", "place"),
+    [
+        ("{type: memory, durable: true}", "Impossible", "/stores/s/durable"),
+        (f"{{type: sqlite, path: a.db, prefix: {'x' * 201}}}", "TooLong", "/stores/s/prefix"),
+        ("{type: sqlit, path: a.db}", "WrongValue", "/stores/s/type"),
+        ("{type: sqlit, url: 'redis://h'}", "WrongValue", "/stores/s/type"),
+    ],
+)
+def test_what_no_store_can_be_is_one_problem(tmp_path: Path, store: str, code: str, place: str):
+    (problem,) = refused(tmp_path, f"stores: {{s: {store}}}")
+    assert (problem.code, problem.pointer) == (code, place)
+    assert problem.expected
+
+
 def test_a_store_has_the_keys_of_its_type(tmp_path: Path):
     problems = refused(tmp_path, "stores: {a: {type: sqlite}, b: {type: redis, url: 'http://x', path: p}}")
     assert {(one.code, one.pointer) for one in problems} == {

@@ -69,6 +69,7 @@ def test_the_page_has_no_table_of_something_else():
 def test_an_example_of_the_page_loads_and_fits_the_schema(text: str, tmp_path: Path):
     for name in ("cert.pem", "key.pem", "ca.pem", "token"):
         (tmp_path / name).write_text("0" * 64)
+    (tmp_path / "postgres-url").write_text("postgresql://weft@localhost/weft")
     (tmp_path / "weft.yaml").write_text(text, encoding="utf-8")
     variables = dict.fromkeys(re.findall(r"\$\{env:(\w+)\}", text), "80")
     assert load_config(tmp_path / "weft.yaml", variables).problems == ()

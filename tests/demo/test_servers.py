@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +50,19 @@ async def lists_and_answers(name: str, mode: str) -> None:
     assert all(one.description and one.annotations and one.output_schema for one in listed), name
     assert not done.is_error, done.content
     assert done.structured_content, name
+
+
+@pytest.mark.parametrize("name", ["inventory", "documents"])
+@pytest.mark.parametrize(
+    ("data", "told"), [("none/such.db", "there is no folder '{}/none'"), ("text.db", "file is not a database")]
+)
+def test_a_data_file_that_cannot_be_used_is_told_in_a_sentence(name: str, data: str, told: str, tmp_path: Path):
+    (tmp_path / "text.db").write_text("no database at all, and longer than the head of one " * 20)
+    command = [sys.executable, "-m", f"weft.demo.{name}", "--data", str(tmp_path / data)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--data: cannot use '{tmp_path / data}': {told.format(tmp_path)}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 async def test_what_a_tool_refuses_is_told_to_the_model():

@@ -126,7 +126,8 @@ async def test_a_dead_letter_is_listed_shown_and_sent_again(tmp_path: Path) -> N
         shown = (await admin(gate, f"/dead-letters/{first['id']}")).json
         assert shown["payload"]["originalInput"]["to"] == "Oslo"
         assert "hunter2" not in str(shown)
-        missing = await admin(gate, f"/dead-letters/{first['id'][:-1]}")
+        assert (await admin(gate, f"/dead-letters/{first['id'][:12]}")).json == shown
+        missing = await admin(gate, f"/dead-letters/{first['id'][:-1]}x")
         assert (missing.status, missing.json["error"]["hint"]) == (404, f"did you mean {first['id']!r}?")
         answer = await admin(gate, f"/dead-letters/{first['id']}/redrive", post=True)
         assert answer.json["redriven"][0]["delivered"] is False
@@ -137,6 +138,32 @@ async def test_a_dead_letter_is_listed_shown_and_sent_again(tmp_path: Path) -> N
         assert answer.json == {"redriven": [{"id": second["id"], "delivered": True}]}
         assert (await admin(gate, "/dead-letters")).json == {"deadLetters": [], "total": 0}
         assert await gate.metric("weft_dead_letters_redriven_total", outcome="delivered") == 2
+
+
+async def test_an_empty_name_never_means_all(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as (up, gate):
+        up.refuses |= {"book", "failed_bookings"}
+        await gate.call("trip", {"to": "Oslo"})
+        up.refuses.clear()
+        up.called.clear()
+        for path in ("/dead-letters//redrive", "/sagas//retry", "/sagas//abandon", "/circuits//open"):
+            answer = await admin(gate, path, post=True)
+            assert (path, answer.status, answer.json["error"]["code"]) == (path, 400, "NoName")
+        for path in ("/dead-letters/", "/sagas/", "/circuits/"):
+            answer = await admin(gate, path)
+            assert (path, answer.status, answer.json["error"]["code"]) == (path, 400, "NoName")
+        for path in ("/dead-letters/%2F", "/sagas/%2F", "/circuits/%2F"):
+            assert (path, (await admin(gate, path)).status) == (path, 404)
+        assert (await admin(gate, "/dead-letters")).json["total"] == 1
+        assert up.called == []
+
+
+@pytest.mark.parametrize("limit", ["-1", "0", "1000000000", "10001", "many", "1e3", ""])
+async def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
+    async with open_shop(tmp_path) as (_, gate):
+        answer = await admin(gate, f"/dead-letters?limit={limit}")
+        assert (answer.status, answer.json["error"]["code"]) == (400, "InvalidQuery")
+        assert "from 1 to 10000" in answer.json["error"]["message"]
 
 
 @pytest.mark.parametrize("store", [None, "orders"])

@@ -384,3 +384,9 @@ def test_no_condition_takes_long_whatever_it_is_made_of(test: str, items: int, s
         with suppress(WeftError):
             condition({"input": value})
         assert time.process_time() - started < 1.0
+
+
+def test_a_field_that_is_not_there_is_answered_with_how_to_ask_for_it():
+    with pytest.raises(ExecutionFailed) as caught:
+        verdict("input.keep", {})
+    assert caught.value.hint == "ask has(..) before you read a field that may not be there"

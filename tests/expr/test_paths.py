@@ -213,9 +213,14 @@ def test_67_a_slice_with_step_0_selects_nothing():
     assert find("$[::0]", [1, 2]) == []
 
 
+def test_a_path_that_is_empty_or_too_long_says_what_is_expected():
+    assert refusal("").expected == "a path such as $.order_id, or $ for all"
+    assert refusal("$" + ".a" * 5000).expected == "at most 1024 characters"
+
+
 def test_68_a_path_of_more_than_1024_characters_is_refused_unread():
     assert refusal("$" + ".a" * 5000).code == "PathTooLong"
-    assert len(str(refusal("$" + ".a" * 5000))) < 200
+    assert len(str(refusal("$" + ".a" * 5000))) < 300
     assert compile_path("$." + "a" * (MAX_PATH - 2)).singular
 
 

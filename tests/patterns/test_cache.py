@@ -361,7 +361,9 @@ async def test_cache_15_a_key_that_is_not_there_is_an_error_and_null_is_not():
     engine = gateway(world, w.cache(SEARCH, key=[P.a, P.b], ttl=60))
     wrong: list[Any] = [{"a": 1}, {"b": 1}, {}, [], "text"]
     for given in wrong:
-        assert (await outcome(engine.execute("it", given))).code == "KeyPathMissing"
+        error = await outcome(engine.execute("it", given))
+        assert error.code == "KeyPathMissing"
+        assert f"nothing at $.{'b' if given == {'a': 1} else 'a'}, which" in error.message
     assert (await outcome(engine.execute("it", {"a": math.nan, "b": 1}))).code == "NotJson"
     assert await served(engine, {"a": None, "b": None}) == ({"n": 1}, "miss")
 

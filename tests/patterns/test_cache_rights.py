@@ -33,7 +33,7 @@ class Rights:
     def __init__(self) -> None:
         self.denied = set[tuple[str, str]]()
 
-    def step(self, principal: Any, _facts: Any, _tool: Any, named: str) -> Decision:
+    def step(self, principal: Any, _facts: Any, _tool: Any, named: str, _lent: Any) -> Decision:
         return Decision((principal.subject, named) not in self.denied)
 
 
@@ -43,7 +43,14 @@ class Guarding:
     def __init__(self, rights: Rights) -> None:
         scope: Any = rights
         self.calls: list[str] = []
-        self._steps = Steps(lambda: scope, Auditor(None), lambda ref: ToolFacts(ref.name), self.describe, Quotas)
+        self._steps = Steps(
+            lambda: scope,
+            Auditor(None),
+            lambda ref: ToolFacts(ref.name),
+            self.describe,
+            Quotas,
+            lent=lambda _: frozenset(),
+        )
 
     def bind(self, ref: ToolRef) -> Invoke:
         async def invoke(arguments: Any, call: Any) -> Any:

@@ -14,11 +14,12 @@ import weft as w
 from tests.patterns.gateways import caller, cancelled, gateway, outcome
 from tests.patterns.worlds import problems
 from weft.app import problems_of
+from weft.config.sections import CallLimits
 from weft.errors import ExecutionFailed, LimitExceeded, ToolFailed, UpstreamUnavailable, WeftError
 from weft.expr.jcs import canonical
 from weft.ir.normalise import parse
 from weft.ir.read import read
-from weft.patterns.claim_check import weight
+from weft.patterns.claim_check import MAX_BYTES, weight
 from weft.plan.compiler import check
 from weft.ports import ToolType
 from weft.testing import Canned, FakeWorld, Late, down, refusal
@@ -309,3 +310,11 @@ def test_types_flow_from_the_store_to_the_inner_operation():
 def test_tools_are_given_by_name():
     with pytest.raises(TypeError, match="takes a tool by name"):
         checked(release=w.pipeline(ROUTE))
+
+
+def test_a_value_of_the_largest_size_fits_into_an_answer_that_has_it_twice():
+    # A server whose answer is over limits.response is started again, and with it all who use it are cut off.
+    value = {"text": "x" * (MAX_BYTES - 12)}
+    assert weight(value, MAX_BYTES) == MAX_BYTES
+    answer = {"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value}
+    assert len(json.dumps(answer)) < CallLimits().response

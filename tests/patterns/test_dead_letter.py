@@ -358,6 +358,9 @@ def test_the_builder_writes_the_seeds_form():
         **expected, "maxAttempts": 2, "backoff": {"fixed": {"delayMs": 1000}}, "rethrow": True, "callerFaults": True,
         "store": "s", "deadLetterTimeoutMs": 9000,
     }  # fmt: skip
+    assert kept(timeout=w.millis(250)).to_ir()["deadLetter"]["deadLetterTimeoutMs"] == 250
+    with pytest.raises(TypeError, match=r"w\.seconds\(5\) or w\.millis\(5\)"):
+        kept(timeout=5)
 
 
 @pytest.mark.req("STA-35", "STA-37")

@@ -386,6 +386,7 @@ async def test_idempotent_13_without_a_key_nothing_is_carried_out(given: Any, co
     world = FakeWorld(tools={"pay": "done"})
     error = await outcome(gateway(world, once()).execute("it", given))
     assert error.code == code
+    assert ("nothing at $.order, which" in error.message) is (code == "KeyPathMissing")
     assert world.calls == []
 
 

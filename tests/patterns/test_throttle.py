@@ -93,6 +93,29 @@ async def test_a_call_that_need_not_wait_does_not():
     assert world.signals.counts["throttled{outcome=waited,throttle=throttle}"] == 1
 
 
+class Ticking(FakeClock):
+    """Time passes with every look at the clock, as it does in earnest."""
+
+    def now(self) -> float:
+        self.time += 0.0001
+        return self.time
+
+
+@pytest.mark.parametrize("store", [None, "limits"])
+@pytest.mark.parametrize("limit", [{"rate": 5}, {"concurrency": 1}])
+async def test_only_who_had_to_wait_counts_as_waited(limit: dict[str, Any], store: str | None):
+    clock = Ticking()
+    world = FakeWorld(tools={"search": Watched(clock, 2)}, clock=clock)
+    engine = engine_of(world, w.throttle(SEARCH, per=w.seconds(9), store=store, **limit))
+    free = await engine.run("it", 1, trace=True)
+    assert free.trace is not None
+    assert free.trace.root.notes is None
+    assert world.signals.counts == {}
+    await asyncio.gather(*(engine.execute("it", 1) for _ in range(5 if "rate" in limit else 2)))
+    await engine.close()
+    assert world.signals.counts["throttled{outcome=waited,throttle=throttle}"] == 1
+
+
 @pytest.mark.parametrize("store", [None, "limits"])
 async def test_a_call_that_may_not_wait_is_refused_and_told_when_to_come_again(store: str | None):
     world = FakeWorld(tools={"search": "found"})
@@ -281,6 +304,66 @@ async def test_two_processes_that_share_a_store_share_the_limit():
         await engine.close()
 
 
+@pytest.mark.parametrize(
+    "limit", [{"concurrency": 1}, {"concurrency": 2}, {"rate": 2, "strategy": "leaky_bucket"}, {"rate": 3}]
+)
+async def test_calls_of_one_gateway_get_their_turn_in_the_order_of_coming_also_through_a_store(limit: dict[str, Any]):
+    clock = FakeClock()
+    order: list[int] = []
+
+    async def search(number: int) -> int:
+        order.append(number)
+        await clock.sleep(0.12)
+        return number
+
+    world = FakeWorld(tools={"search": search}, clock=clock)
+    engine = engine_of(world, w.throttle(SEARCH, name="search", store="limits", **limit))
+
+    async def come(number: int) -> None:
+        await clock.sleep(0.01 * number)
+        await engine.execute("it", number)
+
+    await asyncio.gather(*map(come, range(20)))
+    assert order == list(range(20))
+    await engine.close()
+
+
+async def test_who_may_not_wait_is_refused_though_others_stand_in_line_for_a_place_in_a_store():
+    clock = FakeClock()
+    tool = Watched(clock, 1.0)
+    waiting, refusing = (
+        w.throttle(SEARCH, name="search", concurrency=1, store="limits", on_exceeded=what)
+        for what in ("wait", "reject")
+    )
+    engine = engine_of(FakeWorld(tools={"search": tool}, clock=clock), waiting, refusing)
+    calls = [asyncio.create_task(engine.execute("it", number)) for number in range(3)]
+
+    async def come(when: float) -> None:
+        await clock.sleep(when)
+        with pytest.raises(LimitExceeded):
+            await engine.execute("it1", 9)
+        assert clock.now() - 1000 == pytest.approx(when)
+
+    await asyncio.gather(*(come(0.01 * number) for number in range(1, 30)))
+    assert await asyncio.gather(*calls) == ["found"] * 3
+    await engine.close()
+
+
+async def test_who_leaves_the_line_before_a_store_lets_the_others_pass():
+    clock = FakeClock()
+    tool = Watched(clock)
+    engine = engine_of(
+        FakeWorld(tools={"search": tool}, clock=clock), w.throttle(SEARCH, concurrency=1, store="limits")
+    )
+    calls = [asyncio.create_task(engine.execute("it", number)) for number in range(5)]
+    await asyncio.sleep(0)
+    for left in (1, 3):
+        calls[left].cancel()
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [one for one in done if one == "found"] == ["found"] * 3
+    await engine.close()
+
+
 class Broken(MemoryStore):
     """A store that is away when it is told to be."""
 
@@ -336,6 +419,8 @@ def test_the_builder_writes_the_canonical_form_and_other_spellings_are_taken():
     short = {"inner": "search", "name": "s", "calls": 10, "perSeconds": 0.5, "burst": 20, "onLimit": "reject"}
     expected = w.throttle(SEARCH, 10, "500ms", name="s", strategy="token_bucket", burst=20, on_exceeded="reject")
     assert document({"throttle": short}).tools[0].spec == expected.node
+    with pytest.raises(TypeError, match=r"the window of a throttle needs its unit: w\.seconds\(1\) or w\.millis\(1\)"):
+        w.throttle(SEARCH, 10, 1)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,10 @@ def test_timeout_09_no_time_and_too_much_time_are_refused_at_their_place(duratio
 def test_timeout_09_the_builder_wants_a_unit_and_a_length():
     with pytest.raises(TypeError, match=r"w\.seconds\(5\)"):
         w.timeout(SLOW, 5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError) as caught:
+        w.timeout(SLOW, "5")
+    assert str(caught.value).startswith("Invalid duration; got '5'; expected a duration such as \"250ms\"")
+    assert str(caught.value).endswith("did you mean '5s'?")
     with pytest.raises(InputError):
         w.timeout(SLOW, w.seconds(0))
     with pytest.raises(TypeError, match="takes operations"):

@@ -6,14 +6,16 @@ import json
 from typing import Any
 
 import pytest
+from click import unstyle
 
 import weft as w
 from tests.patterns.worlds import told, told_by
+from weft.cli.drawing.tree import tree as drawn
 from weft.errors import DeadlineExceeded, ToolFailed, WeftError
 from weft.run.engine import Result
 from weft.run.limits import Limits
 from weft.run.trace import Span, Trace
-from weft.testing import FakeWorld, Late, refusal
+from weft.testing import FakeWorld, Late, down, refusal
 
 A, B = w.tool("a"), w.tool("b")
 
@@ -176,3 +178,12 @@ async def test_errors_are_objects_with_their_way():
         "origin": "upstream",
         "path": ["step_0", "[0]"],
     }
+
+
+async def test_a_printed_trace_shows_what_patterns_did_also_when_it_came_as_json():
+    flow = w.cache(w.retry(A, max_attempts=2, backoff=w.fixed("1s")), key=w.path({}).q, ttl=60)
+    trace = tree(await FakeWorld(tools={"a": [down(), "found"]}).trace(flow, {"q": 1}))
+    first, second, *_ = trace.lines()
+    assert first.endswith("cache=miss")
+    assert second.endswith("attempts=2")
+    assert [unstyle(line) for line in drawn(trace.to_json())] == list(trace.lines())

@@ -59,7 +59,7 @@ class Sagas(RuleBasedStateMachine):
     @initialize(safe=st.booleans(), pivot=st.sampled_from([None, *TOOLS[1:3]]), leaving=st.booleans())
     def open(self, safe: bool, pivot: str | None, leaving: bool) -> None:
         self.clock = FakeClock()
-        self.shop = Shop(self.clock)
+        self.shop = Shop(self.clock, honest=True)
         self.store = shared_store(self.clock)
         self.pivot = pivot
         steps = [step(tool, retry_safe=safe, pivot=tool == pivot) for tool in TOOLS]

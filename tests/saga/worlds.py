@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import weft as w
-from weft.errors import StoreError
+from weft.errors import StoreError, ToolFailed
 from weft.ir.document import Document
 from weft.patterns.contract import Op
 from weft.patterns.kept import Kept
@@ -69,6 +69,8 @@ class Shop:
     hints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     calls: list[Seen] = field(default_factory=list[Seen])
     effects: dict[str, Seen] = field(default_factory=dict[str, Seen])
+    honest: bool = False
+    """Whether a tool that has done something does not say no to the same key later."""
 
     def bind(self, ref: ToolRef) -> Invoke | None:
         async def invoke(arguments: Any, call: Any) -> Any:
@@ -81,6 +83,8 @@ class Shop:
             given = plan.pop(0) if plan else self.always.get(ref.name)
             if callable(given):
                 given = given(arguments)
+            if self.honest and isinstance(given, ToolFailed) and key in self.effects:
+                given = None
             if isinstance(given, Exception):
                 raise given
             if isinstance(given, Slow):
@@ -231,7 +235,7 @@ class Instance:
             lambda principal, tool: Customer(principal),
             detach=self.engine.detach,
             clock=self.clock,
-            limits=self.limits,
+            limits=lambda: self.limits,
             signals=self.signals,
             rng=self.rng,
         )

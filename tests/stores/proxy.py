@@ -61,6 +61,11 @@ class Proxy:
         for writer in self._writers:
             writer.transport.abort()
 
+    def lead_to(self, port: int) -> None:
+        """Break all connections, and pass new ones on to another server."""
+        self._target = port
+        self.cut()
+
     def lose(self, which: Loss, mark: bytes) -> None:
         """Break the connection of the next request with a mark in it: before it arrives, or before its answer does."""
         self._lost = (mark, which)

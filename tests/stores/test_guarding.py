@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 
 from weft.errors import StoreError
-from weft.ports import Put, Store, Stored
+from weft.ports import Put, Stored
 from weft.stores.guarding import Guarded
+from weft.stores.links import Crowded
 from weft.stores.memory import MemoryStore
 from weft.testing.clock import FakeClock
+
+TROUBLE = "Store 'faulty': trouble"
 
 
 class Faulty(MemoryStore):
@@ -24,6 +28,7 @@ class Faulty(MemoryStore):
         self.clock = clock
         self.hangs = False
         self.says: str | None = None
+        self.raises: StoreError | None = None
         self.asked = 0
 
     async def _trouble(self) -> None:
@@ -32,6 +37,8 @@ class Faulty(MemoryStore):
             await asyncio.get_running_loop().create_future()
         if self.says is not None:
             raise StoreError("faulty", "trouble", code=self.says)
+        if self.raises is not None:
+            raise self.raises
 
     async def open(self) -> None:
         """Open, or not."""
@@ -77,7 +84,7 @@ class World:
         self.clock = FakeClock()
         self.faulty = Faulty(self.clock)
         self.heard = Heard()
-        self.store: Store = Guarded(self.faulty, clock=self.clock, timeout=0.25, signals=self.heard)
+        self.store = Guarded(self.faulty, clock=self.clock, timeout=0.25, signals=self.heard)
 
     async def fail(self, times: int = 1) -> StoreError:
         """Read in vain."""
@@ -207,12 +214,124 @@ async def test_failures_between_successes_are_no_outage(world: World):
     assert world.heard.events == []
 
 
-@pytest.mark.parametrize("code", ["StoreFull", "ValueTooLarge", "NotANumber", "StoreReadOnly", "StoreCorrupt"])
-async def test_a_store_that_answers_with_a_refusal_is_not_away(world: World, code: str):
+@pytest.mark.parametrize("code", ["StoreFull", "StoreReadOnly", "StoreCorrupt", "StoreAuth"])
+async def test_a_store_that_answers_with_a_refusal_is_failing_and_not_away(world: World, code: str):
     world.faulty.says = code
     assert (await world.fail(10)).code == code
     assert world.faulty.asked == 10
-    assert world.heard.events == []
+    assert world.heard.events == [("store_failing", {"store": "faulty", "code": code, "reason": TROUBLE})]
+    assert (world.store.away, world.store.failing) == (False, TROUBLE)
+
+
+@pytest.mark.parametrize("code", ["ValueTooLarge", "NotANumber", "InvalidKey", "InvalidTtl"])
+async def test_what_a_store_does_not_take_says_nothing_about_it(world: World, code: str):
+    world.faulty.says = code
+    await world.fail(10)
+    assert (world.heard.events, world.store.away, world.store.failing) == ([], False, None)
+    world.faulty.says = "StoreUnavailable"
+    await world.fail(3)
+    world.clock.time += 1
+    world.faulty.says = code
+    await world.fail()
+    assert world.store.away
+    assert [name for name, _ in world.heard.events] == ["store_away"]
+
+
+async def test_a_store_that_keeps_nothing_is_failing_until_it_keeps_something_however_well_it_reads(world: World):
+    for _ in range(3):
+        world.faulty.says = "StoreFull"
+        with pytest.raises(StoreError):
+            await world.store.set("key", b"1")
+        world.faulty.says = None
+        await world.store.get("key")
+        await world.store.delete("key")
+    assert world.store.failing == TROUBLE
+    assert await world.store.put_if_absent("other", b"1")
+    assert world.store.failing is None
+    assert [name for name, _ in world.heard.events] == ["store_failing", "store_working"]
+
+
+async def test_a_condition_that_does_not_hold_does_not_show_that_a_store_keeps_things(world: World):
+    version = await world.store.set("key", b"1")
+    world.faulty.says = "StoreFull"
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            await world.store.set("key", b"2")
+    assert await world.store.put_if_absent("key", b"2") is None
+    assert world.store.failing == TROUBLE
+    assert await world.store.cas("key", b"2", version)
+    assert world.store.failing is None
+
+
+async def test_writings_that_fail_between_readings_that_succeed_are_told_too(world: World):
+    for _ in range(3):
+        world.faulty.says = "StoreUnavailable"
+        with pytest.raises(StoreError):
+            await world.store.set("key", b"1")
+        world.faulty.says = None
+        await world.store.get("key")
+    assert world.store.failing == TROUBLE
+
+
+async def test_a_store_that_is_read_well_and_keeps_nothing_is_told_of_once_and_an_outage_of_it_as_any_other(
+    world: World,
+):
+    async def keep_in_vain() -> None:
+        world.faulty.says = "StoreUnavailable"
+        for _ in range(4):
+            with pytest.raises(StoreError):
+                await world.store.set("key", b"1")
+        world.faulty.says = None
+
+    for _ in range(20):
+        await keep_in_vain()
+        world.clock.time += 1
+        await world.store.get("key")
+    assert [name for name, _ in world.heard.events] == ["store_away", "store_back", "store_failing"]
+    world.faulty.hangs = True
+    await world.fail(3)
+    assert world.store.away
+    assert [name for name, _ in world.heard.events][3:] == ["store_away"]
+
+
+async def test_a_store_that_cannot_be_opened_for_good_is_failing_at_once(world: World):
+    world.faulty.says = "StoreCorrupt"
+    with pytest.raises(StoreError):
+        await world.store.open()
+    assert world.store.failing == TROUBLE
+    world.faulty.says = None
+    await world.store.get("key")
+    assert world.store.failing is None
+
+
+async def test_the_clock_of_a_store_ends_no_outage_and_takes_no_probe(world: World):
+    world.faulty.says = "StoreUnavailable"
+    await world.fail(3)
+    with pytest.raises(StoreError):
+        await world.store.now()
+    world.clock.time += 1
+    assert await world.store.now() == world.clock.time
+    assert world.store.away
+    world.faulty.says = None
+    assert await world.store.get("key") is None
+    assert [name for name, _ in world.heard.events] == ["store_away", "store_back"]
+
+
+async def test_one_outage_is_told_once_though_the_time_is_asked_in_between(world: World):
+    world.faulty.says = "StoreUnavailable"
+    for _ in range(20):
+        await world.fail(4)
+        with contextlib.suppress(StoreError):
+            await world.store.now()
+        world.clock.time += 1
+    assert [name for name, _ in world.heard.events] == ["store_away"]
+
+
+async def test_too_many_who_wait_for_a_connection_are_no_outage(world: World):
+    world.faulty.raises = Crowded("faulty", 0.125)
+    error = await world.fail(10)
+    assert (error.code, error.retryable) == ("StoreBusy", "yes")
+    assert (world.heard.events, world.store.away, world.store.failing) == ([], False, None)
 
 
 async def test_r1_a_store_that_cannot_be_opened_is_away_and_comes_back(world: World):

@@ -72,10 +72,28 @@ async def test_q1_a_server_that_is_down_at_the_start_is_reached_when_it_is_up(
     error = await refusal(store.open())
     assert (error.code, error.retryable) == ("StoreUnavailable", "yes")
     assert "'state'" in str(error)
+    assert f"cannot be reached at 127.0.0.1:{other_server.port}" in error.message
     assert (await refusal(store.set("key", b"1"))).retryable == "yes"
     other_server.start()
     await works(lambda: store.set("key", b"1"))
     assert await value_of(store, "key") == b"1"
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://weft:hunter2@127.0.0.1:9/weft", " at 127.0.0.1:9"),
+        ("postgresql://weft:hunter2@127.0.0.1:9,127.0.0.1:7/weft", " at 127.0.0.1:9,127.0.0.1:7"),
+        ("postgresql://weft:123/hunter2@127.0.0.1:9/weft", ""),
+    ],
+)
+async def test_q1_a_server_that_is_not_there_is_told_by_its_place_and_never_by_its_password(url: str, place: str):
+    store = PostgresStore(url, "state", timeout=5.0)
+    error = await refusal(store.open())
+    assert error.message.startswith(f"Store 'state': it cannot be reached{place}: ")
+    assert "hunter2" not in str(error)
+    assert "123" not in str(error)
     await store.close()
 
 

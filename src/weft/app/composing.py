@@ -24,7 +24,13 @@ def compositions_of(config: Config, gateway: Gateway, stores: Stores) -> Composi
     """
     rule = config.compositions
     drafts = Drafts(gateway.live)
-    made = Compositions(gateway.engine, drafts, gateway.telemetry, library_on(stores_for(rule, stores), rule))
+    made = Compositions(
+        gateway.engine,
+        drafts,
+        gateway.telemetry,
+        library_on(stores_for(rule, stores), rule),
+        stores=lambda: stores.all().values(),
+    )
     if rule.tools:
         gateway.live.own = composition_tools(made)
     return made

@@ -17,6 +17,7 @@ from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.normalise import Parsed, parse
 from weft.ir.read import read_file
+from weft.patterns.kept import Kept
 from weft.plan.compiler import Stores, check, compile_document
 from weft.plan.problems import planning_problems, problems_of
 from weft.plan.snapshot import Snapshot
@@ -79,13 +80,16 @@ def local(
     clock: Clock | None = None,
     limits: Limits | None = None,
     stores: Stores | None = None,
+    kept: Kept | None = None,
 ) -> Engine:
     """Return an engine without a server, for `weft run`, tests and programs.
 
     `stores` finds what patterns keep their state in; without it they keep it in memory, as long as the engine lasts.
+    `kept` gets what they have under way, for those who want to see it.
     """
     found = stores or MemoryStores(clock).find
-    return Engine(compile_document(document, Upstreams(upstreams), stores=found), clock=clock, limits=limits)
+    snapshot = compile_document(document, Upstreams(upstreams), stores=found, kept=kept)
+    return Engine(snapshot, clock=clock, limits=limits)
 
 
 def local_engine(

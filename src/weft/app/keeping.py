@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
+from weft.app.awaited import Awaited
 from weft.app.operating import Operating
-from weft.app.stores import Stores
+from weft.app.stores import Stores, apart
 from weft.app.watching import Watch
 from weft.config import Config
+from weft.doors.peers import Peers
 from weft.gateway.callers import Inside, Nobody
 from weft.gateway.gateway import Gateway
 from weft.gateway.origins import caller_of_run
@@ -16,10 +19,12 @@ from weft.gateway.policy import ToolFacts
 from weft.patterns.circuits import Circuits
 from weft.patterns.dead_letter_spool import Letterboxes
 from weft.patterns.workflow_plan import Watch as Followers
-from weft.ports import Caller, Principal, Store
+from weft.ports import Caller, Principal
+from weft.run.awaiting import is_away
 from weft.run.recovery import Recovery
 from weft.run.spool import DeadLetters
 from weft.run.workflow_recovery import WorkflowRecovery
+from weft.telemetry.logs import Log
 from weft.telemetry.signals import LoggedSignals
 
 
@@ -53,36 +58,50 @@ class Keeping:
         """
         await self.stores.open()
 
-    def begin(self, gateway: Gateway) -> Watch:
-        """Begin to finish sagas and workflows whose owner is gone, to send letters again, and to watch."""
-        engine, live, signals, shelves = gateway.engine, gateway.live, self.signals, self._shelves()
-        clock, limits, detach = engine.clock, engine.limits, engine.detach
-        recovery = Recovery(
-            shelves, live.compile, caller_of, detach=detach, clock=clock, limits=limits, signals=signals
-        )
-        letters = DeadLetters(
-            live.kept.of(Letterboxes), caller_of, detach=detach, clock=clock, limits=limits, signals=signals
-        )
+    def begin(self, gateway: Gateway, peers: Peers | None = None) -> Watch:
+        """Begin to watch; and to finish what has lost its owner, and to send letters, once the servers are ready.
+
+        Of several workers, the first tells of stores that each has for itself.
+        """
+        engine, live, signals = gateway.engine, gateway.live, self.signals
+        # Sagas in memory are finished and listed too, as long as the process lives.
+        shelves = [*self.stores.all().values()]
+        servers = Awaited(gateway)
+        given: dict[str, Any] = {
+            "detach": engine.detach,
+            "clock": engine.clock,
+            # A reload changes them.
+            "limits": lambda: engine.limits,
+            "servers": servers,
+            "signals": signals,
+        }
+        recovery = Recovery(shelves, live.compile, caller_of, **given)
+        letters = DeadLetters(live.kept.of(Letterboxes), caller_of, **given)
         operating = Operating(
             shelves,
             letters,
             live.kept.of(Circuits),
             recover=recovery.once,
-            clock=clock,
+            clock=engine.clock,
             signals=signals,
         )
         workflows = WorkflowRecovery(
             shelves,
             live.compile,
             caller_of_run,
-            detach=detach,
+            detach=engine.detach,
             watch=live.kept.of(Followers),
-            clock=clock,
+            ready=servers.ready,
+            awaited=lambda error: is_away(error, servers),
+            clock=engine.clock,
             limits=lambda: engine.limits,
             signals=signals,
         )
         watch = Watch(self.stores.all(), shelves, operating.circuits)
         signals.on_event = watch.heard
+        if peers is not None and peers.index == 0 and peers.count > 1:
+            for name, patterns in apart(engine.snapshot.document, self.stores).items():
+                Log("gateway").warning(_told_apart(name, patterns, peers.count), store=name)
         tasks = [
             asyncio.create_task(recovery.run(), name="saga recovery"),
             asyncio.create_task(workflows.run(), name="workflow recovery"),
@@ -116,11 +135,16 @@ class Keeping:
         """What is not well, once it has begun."""
         return None if self._begun is None else self._begun.watch
 
-    def _shelves(self) -> list[Store]:
-        return [store for store in self.stores.all().values() if store.durable or store.shared]
-
 
 def caller_of(principal: Principal, tool: str) -> Caller:
     """Return who a saga or a letter of another day is finished for: its steps are judged as they were then."""
     name, _, version = tool.rpartition("@")
     return Inside(Nobody(principal=principal), {}, facts=ToolFacts(name or tool, version if name else None))
+
+
+def _told_apart(store: str, patterns: list[str], workers: int) -> str:
+    return (
+        f"store '{store}' is in memory, and each of the {workers} workers has one of its own: {', '.join(patterns)} "
+        f"{'remembers' if len(patterns) == 1 else 'remember'} nothing of what the others did; "
+        "type: sqlite, redis or postgres is shared"
+    )

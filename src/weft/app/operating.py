@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Literal
 
 from weft.errors import ExecutionFailed, NotFound, StoreError
 from weft.patterns.circuits import Circuits
 from weft.patterns.dead_letter_letters import Letter
 from weft.patterns.saga_record import ENDED
 from weft.ports import Clock, Signals, Store
-from weft.run.journal import Sagas
+from weft.run.journal import Sagas, began
+from weft.run.letters import Torn
 from weft.run.spool import DeadLetters
 
 Change = Literal["reset", "open"]
-T = TypeVar("T")
 
 
 class Operating:
@@ -34,6 +33,7 @@ class Operating:
     ) -> None:
         """Make one; `recover` goes on with every saga that waits for somebody."""
         self._shelves = {store.name: Sagas([store], clock=clock) for store in shelves}
+        self._own = frozenset(store.name for store in shelves if not store.shared)
         self._letters = letters
         self._circuits = circuits
         self._recover = recover
@@ -52,6 +52,8 @@ class Operating:
     async def sagas(self, *, ended: bool = False, store: str | None = None) -> dict[str, Any]:
         """Return `sagas`, the oldest first, and in `away` why some of the stores could not be read.
 
+        Those whose records cannot be read are among them, with the status UNREADABLE.
+
         Raises:
             NotFound: there is no such store.
             StoreError: none of them could be read.
@@ -61,13 +63,17 @@ class Operating:
         shelves = self._chosen(store)
         for name, sagas in shelves.items():
             try:
-                rows += await _read(name, sagas.list(ended=ended))
+                rows += await sagas.list(ended=ended)
             except StoreError as error:
                 away[name] = error
-        if away and len(away) == len(shelves):
+        if away and not rows and away.keys() >= shelves.keys() - self._own:
             raise next(iter(away.values()))
-        told = {"away": {name: error.message for name, error in away.items()}} if away else {}
-        return {"sagas": sorted(rows, key=lambda row: row["created"]), **told}
+        return {"sagas": sorted(rows, key=began), **_away(away)}
+
+    async def own_sagas(self, *, ended: bool, store: str | None) -> list[dict[str, Any]]:
+        """Return the sagas of stores that no other process sees."""
+        chosen = [sagas for name, sagas in self._shelves.items() if name in self._own and store in (None, name)]
+        return [row for sagas in chosen for row in await sagas.list(ended=ended)]
 
     async def saga(self, which: str, *, store: str | None = None) -> dict[str, Any]:
         """Return all that is known of a saga, by its ref, or by its id where only one has that.
@@ -111,15 +117,11 @@ class Operating:
             raise
 
     async def _found(self, which: str, store: str | None) -> tuple[Sagas, dict[str, Any]]:
-        found: list[tuple[Sagas, dict[str, Any]]] = []
-        away: StoreError | None = None
-        for name, sagas in self._chosen(store).items():
-            try:
-                found.append((sagas, await _read(name, sagas.show(which))))
-            except NotFound:
-                continue
-            except StoreError as error:
-                away = error
+        chosen = list(self._chosen(store).values())
+        # Only what no index has is looked for in all keys.
+        found, away = await _looked(chosen, which, thoroughly=False)
+        if not found and away is None:
+            found, away = await _looked(chosen, which, thoroughly=True)
         if len(found) > 1:
             several = " and ".join(row["store"] for _, row in found)
             told, hint = f"there is such a saga in {several}", "name the store"
@@ -128,8 +130,7 @@ class Operating:
             return found[0]
         if away is not None:
             raise away
-        known = (await self.sagas(ended=True, store=store))["sagas"]
-        raise NotFound("Saga", which, {name for row in known for name in (row["ref"], row["id"])})
+        raise NotFound("Saga", which, [name for sagas in chosen for name in await sagas.names()])
 
     def _chosen(self, store: str | None) -> dict[str, Sagas]:
         if store is None:
@@ -141,34 +142,44 @@ class Operating:
     # Dead letters.
 
     async def letters(self, *, tool: str | None = None, limit: int = 100) -> dict[str, Any]:
-        """Return `deadLetters` that wait, the oldest first, and how many there are in `total`.
+        """Return `deadLetters` that wait, the oldest first, how many there are in `total`, and as `sagas` does, `away`.
 
-        `tool` is the one that is to take them, or the composition (with or without its version) that failed.
+        `tool` is the one that is to take them, or the composition (with or without its version) that failed. Those that
+        cannot be read come last, with the reason as `unreadable`: of what they are nobody knows.
 
         Raises:
-            StoreError: a store cannot be read.
+            StoreError: no store can be read.
         """
-        found = [one for one in await self._letters.list(limit=sys.maxsize) if tool is None or _is_of(tool, one)]
-        return {"deadLetters": [_row(one) for one in found[:limit]], "total": len(found)}
+        found = await self._letters.look()
+        if found.away and len(found.away) == found.spools:
+            raise next(iter(found.away.values()))
+        rows = [_row(one, spool.store.name) for spool, one in found.letters if tool is None or _is_of(tool, one)]
+        rows += [_torn(one) for one in found.torn]
+        return {"deadLetters": rows[:limit], "total": len(rows), **_away(found.away)}
 
     async def letter(self, id: str) -> dict[str, Any]:
-        """Return a letter, with its payload.
+        """Return a letter, with its payload; of one that cannot be read, why.
 
         Raises:
             NotFound: none that waits has this id.
-            StoreError: a store cannot be read.
+            StoreError: it may be in a store that cannot be read.
         """
-        return (await self._letters.show(id)).to_json()
+        shown = await self._letters.show(id)
+        return _torn(shown) if isinstance(shown, Torn) else shown.to_json()
 
     async def redrive(self, id: str | None = None) -> dict[str, Any]:
-        """Send a letter now, or all; return in `redriven` what became of each. Errors are those of `letter`."""
-        done = await self._letters.redrive(id)
-        return {
-            "redriven": [
-                {"id": one.id, "delivered": one.delivered, **({} if one.error is None else {"error": one.error})}
-                for one in done
-            ]
-        }
+        """Send a letter now, or all; return in `redriven` what became of each, and in `away` where there may be more.
+
+        Raises:
+            NotFound: none that waits has this id.
+            StoreError: it may be in a store that cannot be read; for all, no store can be.
+        """
+        sent = await self._letters.redrive(id)
+        rows = [
+            {"id": one.id, "delivered": one.delivered, **({} if one.error is None else {"error": one.error})}
+            for one in sent.done
+        ]
+        return {"redriven": rows, **_away(sent.away)}
 
     # Circuits.
 
@@ -188,19 +199,35 @@ class Operating:
         return [one.to_json() for one in await make(name, self._clock, self._signals)]
 
 
-async def _read(store: str, reading: Awaitable[T]) -> T:
-    """Read records, of which one may be damaged, or written by a newer weft."""
-    try:
-        return await reading
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(store, f"the record of a saga cannot be read: {error}", code="StoreCorrupt") from error
+async def _looked(
+    shelves: list[Sagas], which: str, *, thoroughly: bool
+) -> tuple[list[tuple[Sagas, dict[str, Any]]], StoreError | None]:
+    """Return where a saga was found, and why it may be somewhere else."""
+    found: list[tuple[Sagas, dict[str, Any]]] = []
+    away: StoreError | None = None
+    for sagas in shelves:
+        try:
+            shown = await sagas.look(which, thoroughly=thoroughly)
+        except StoreError as error:
+            away = error
+            continue
+        found += [] if shown is None else [(sagas, shown)]
+    return found, away
+
+
+def _away(errors: Mapping[str, StoreError]) -> dict[str, Any]:
+    return {"away": {name: error.message for name, error in errors.items()}} if errors else {}
 
 
 def _is_of(tool: str, letter: Letter) -> bool:
     return tool in (letter.tool, letter.owner, letter.owner.rpartition("@")[0])
 
 
-def _row(letter: Letter) -> dict[str, Any]:
+def _torn(letter: Torn) -> dict[str, Any]:
+    return {"id": letter.id, "tenant": letter.tenant, "store": letter.store, "unreadable": letter.why}
+
+
+def _row(letter: Letter, store: str) -> dict[str, Any]:
     """Return a line of a letter, without what the call was given."""
     payload = letter.payload
     return {
@@ -213,4 +240,5 @@ def _row(letter: Letter) -> dict[str, Any]:
         "errorCode": payload.get("errorCode"),
         "tries": letter.tries,
         "error": letter.error,
+        "store": store,
     }

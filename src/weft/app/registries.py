@@ -89,20 +89,20 @@ def content_of(
     if loaded.path is not None and loaded.path.suffix == ".py":
         file = read_module(loaded.path)
         registry = compile_file(file, severities=severities, allow=allow)[1].valid()
-        problems = [*registry.problems, *_of_stores(registry.document, stores)]
+        problems = [*registry.problems, *problems_of_stores(registry.document, stores)]
         if errors_in(problems):
             raise DocumentInvalid(problems)
         return Content(registry.document, registry.tools, tuple(problems))
     folder = None if loaded.path is None else loaded.path.parent
     parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder)
     problems = [*old_form(parsed), *problems_of(parsed, severities=severities, allow=allow)]
-    problems += [parsed.located(one) for one in _of_stores(parsed.document, stores)]
+    problems += [parsed.located(one) for one in problems_of_stores(parsed.document, stores)]
     if errors_in(problems):
         raise DocumentInvalid(problems)
     return Content(parsed.resolved, None, tuple(problems))
 
 
-def _of_stores(document: Document, stores: Stores | None) -> list[Problem]:
+def problems_of_stores(document: Document, stores: Stores | None) -> list[Problem]:
     """Return what is wrong with the stores that a document names; nothing where they are not known."""
     if stores is None:
         return []

@@ -146,7 +146,7 @@ class Running:
             self.log.warning(problem, store=name)
         await self.registry.start()
         await self.gateway.start()
-        watch = self.keeping.begin(self.gateway)
+        watch = self.keeping.begin(self.gateway, self.peers)
         self.telemetry.metrics.state_counted_by(self.keeping.signals.figures, gauges=watch.gauges)
         if self.peers is not None:
             answer_about_state(self.peers, self.keeping.operating)

@@ -27,7 +27,7 @@ from weft.doors.peers import Peers
 from weft.doors.sites import Site, check_bind, keep_warning
 from weft.doors.workers import Patience, Workers
 from weft.dsl.local import LocalTools, PythonTool
-from weft.errors import InputError
+from weft.errors import DocumentInvalid, InputError, WeftError, errors_in
 from weft.gateway.gateway import Gateway
 from weft.gateway.live import Content
 from weft.ir.document import Document
@@ -77,9 +77,17 @@ async def serve(options: Options) -> int:
     config = options.settings()
     logs = config.telemetry.logs
     configure(level=options.log_level or logs.level, format=options.log_format or logs.format, redact=redact)
-    if (options.log_format or logs.format) == "json":
-        # Whoever reads this by machine gets nothing else between the lines.
-        options = replace(options, tell=_logged)
+    if (options.log_format or logs.format) != "json":
+        return await _serve(config, options)
+    # Whoever reads this by machine gets nothing else between the lines.
+    try:
+        return await _serve(config, replace(options, tell=_logged))
+    except WeftError as error:
+        failure = error
+    return _logged_failure(failure)
+
+
+async def _serve(config: Config, options: Options) -> int:
     _tell_of(config, options)
     if options.stdio:
         return await _over_stdio(config, options)
@@ -100,6 +108,16 @@ async def serve(options: Options) -> int:
 
 def _logged(text: str) -> None:
     Log("gateway").info(text.strip())
+
+
+def _logged_failure(error: WeftError) -> int:
+    """Log why it does not begin, or did not end well; return the exit code."""
+    if isinstance(error, DocumentInvalid):
+        problems = [str(problem) for problem in errors_in(error.problems)]
+        Log("gateway").error("what weft was given cannot be served", code=error.code, problems=problems)
+    else:
+        Log("gateway").error(error.message, code=error.code, **({} if error.hint is None else {"hint": error.hint}))
+    return 2 if isinstance(error, InputError) else 1
 
 
 async def _alone(config: Config, options: Options, sockets: dict[str, socket.socket]) -> int:

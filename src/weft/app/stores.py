@@ -8,6 +8,10 @@ from typing import Any
 
 from weft.config.sections import Store as StoreRule
 from weft.errors import InputError, StoreError
+from weft.ir.document import Document
+from weft.ir.operations import kind_of
+from weft.ir.walk import walk
+from weft.patterns.contract import Pattern
 from weft.plan.compiler import store_missing
 from weft.ports import Clock, Signals, Silence, Store
 from weft.run.clock import MonotonicClock
@@ -17,6 +21,9 @@ from weft.stores.sqlite import SqliteStore
 
 DEFAULT = "default"
 """The store of patterns that name none: in memory, unless weft.yaml has one of this name."""
+
+TOGETHER = {"cache": DEFAULT, "idempotent": DEFAULT, "saga": DEFAULT, "circuitBreaker": None, "throttle": None}
+"""Patterns that are for all workers what they are for one only in a shared store; and the store of those without."""
 
 
 class Stores:
@@ -89,6 +96,21 @@ class Stores:
     def _is_required(self, name: str) -> bool:
         rule = self._rules.get(name)
         return rule is not None and rule.required
+
+
+def apart(document: Document, stores: Stores) -> dict[str, list[str]]:
+    """Return which patterns of a document keep, in stores that no other process sees, what all workers should see."""
+    found: dict[str, list[str]] = {}
+    for tool in document.tools:
+        for _, node in () if tool.spec is None else walk(tool.spec):
+            kind = kind_of(node) if isinstance(node, Pattern) else ""
+            name = getattr(node, "store", None) or TOGETHER.get(kind)
+            if kind not in TOGETHER or name is None or stores.find(name).shared:
+                continue
+            told = f"{kind} in '{tool.name}'"
+            if told not in found.setdefault(name, []):
+                found[name].append(told)
+    return found
 
 
 def store_of(name: str, rule: StoreRule, signals: Signals) -> Store:

@@ -48,6 +48,12 @@ class Watch:
         """The names of the stores that are away now."""
         return [name for name, store in self._stores.items() if isinstance(store, Guarded) and store.away]
 
+    @property
+    def failing(self) -> dict[str, str]:
+        """Why stores fail that are not away, by their names."""
+        guarded = {name: store for name, store in self._stores.items() if isinstance(store, Guarded)}
+        return {name: store.failing for name, store in guarded.items() if store.failing is not None}
+
     def heard(self, event: str) -> None:
         """Look soon if an event is about something that is looked at."""
         if event in ABOUT:
@@ -78,23 +84,30 @@ class Watch:
 
     def report(self) -> dict[str, Any]:
         """Return the parts that are not well, in `degraded`, and a sentence about each, in `problems`."""
-        away, stuck = self.away, sum(self.stuck.values())
+        away, failing, stuck = self.away, self.failing, sum(self.stuck.values())
         problems = [f"store '{name}' is away" for name in away]
+        problems += [f"store '{name}' answers, and fails: {_bare(why, name)}" for name, why in failing.items()]
         if stuck:
             problems.append(f"{stuck} saga{' is' if stuck == 1 else 's are'} stuck; `weft saga list` has them")
         return {
-            "degraded": [*(f"store:{name}" for name in away), *(["sagas"] if stuck else [])],
+            "degraded": [*(f"store:{name}" for name in [*away, *failing]), *(["sagas"] if stuck else [])],
             "problems": problems,
         }
 
     def gauges(self) -> list[list[Any]]:
         """Return what metrics show: rows of name, labels and number."""
-        away = set(self.away)
+        away, failing = set(self.away), self.failing
         return [
             *(["store_away", {"store": name}, int(name in away)] for name in self._stores),
+            *(["store_failing", {"store": name}, int(name in failing)] for name in self._stores),
             *(["sagas_stuck", {"store": name}, number] for name, number in self.stuck.items()),
             *(["circuit_open", {"circuit": name}, int(is_open)] for name, is_open in self.circuits.items()),
         ]
+
+
+def _bare(message: str, store: str) -> str:
+    """Return what an error of a store says, without the name that stands before it."""
+    return message.removeprefix(f"Store '{store}': ")
 
 
 async def _stuck_in(states: AsyncIterator[tuple[str, Stored]]) -> int:

@@ -18,7 +18,10 @@ from weft.errors import ExecutionFailed, InputError, UpstreamProtocolError, Upst
 from weft.ports import is_array, is_object
 
 ADMIN = "http://127.0.0.1:15001"
+WHERE = "`weft serve` opens it on port 15001; --admin names another"
 PATIENCE = 10.0
+MOST_CELL = 60
+"""Characters of what somebody else wrote, in a table."""
 LONG_PATIENCE = 3600.0
 """For what takes as long as tools take."""
 WRONG = (400, 404)
@@ -45,7 +48,13 @@ def failing(*, json_: bool) -> Generator[None]:
 
 
 def named(*parts: str) -> str:
-    """Return a path of names, whatever characters they have."""
+    """Return a path of names, whatever characters they have.
+
+    Raises:
+        InputError: one has none, and would mean all.
+    """
+    if "" in parts:
+        raise InputError("the name is empty", code="NoName", hint="`list` shows what there is")
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
@@ -65,6 +74,9 @@ def ask(admin: str, path: str, *, method: str = "GET", body: Any = None, patienc
     error: object = told.get("error")
     if not is_object(error):
         raise UpstreamProtocolError(admin, f"it answered {status}")
+    if status == 401 or (status == 404 and fetched(admin, "/upstreams")[0] == 404):
+        told = f"--admin: {admin} is a listener for clients, not the admin listener"
+        raise InputError(told, code="NotAdmin", hint=WHERE)
     hint: object = error.get("hint")
     kind = InputError if status in WRONG else ExecutionFailed
     raise kind(
@@ -97,7 +109,7 @@ def fetched(
             return error.code, _json_of(error.read())
     except OSError as error:
         failed = UpstreamUnavailable(admin, str(getattr(error, "reason", error)))
-        failed.hint = "`weft serve` opens it on port 15001; --admin names another"
+        failed.hint = WHERE
         raise failed from None
     except ValueError:
         raise UpstreamProtocolError(admin, "it answered something that is not JSON") from None
@@ -135,6 +147,11 @@ def _padded(cell: str, width: int) -> str:
 def cell(value: object) -> str:
     """Return what a table shows of a value from outside."""
     return plain(str(value)) if value not in (None, "") else "-"
+
+
+def brief(text: str, most: int = MOST_CELL) -> str:
+    """Return the beginning of a text that would make its column too wide."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def compact(value: object, most: int | None = None) -> str:

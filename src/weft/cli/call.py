@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from weft.cli.given import seconds_given, value_given
-from weft.cli.output import as_json, fail, note, plain, result, warn
+from weft.cli.output import as_json, error_json, fail, note, plain, result, show_error, warn
 from weft.cli.remote import Remote, connected, remote_of, remote_options, tool_named
 from weft.errors import InputError, NotFound, ToolFailed, UpstreamRefused, WeftError
 from weft.ports import is_array, is_object
@@ -39,9 +39,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the value, and what weft says beside it when it is a weft."""
+    """What came back: the value or why there is none, and what weft says beside it when it is a weft."""
 
     value: Any
+    failure: ToolFailed | None
     warnings: list[str]
     trace_id: str | None
 
@@ -56,7 +57,7 @@ class Answer:
 @click.option("--timeout", metavar="DURATION", help="The longest the call may take, such as 2m.  [default: 60s]")
 @click.option("--trace", is_flag=True, help="Print what each step did, as a tree; asks the admin listener.")
 @click.option("--admin", metavar="URL", help="The admin listener for --trace.  [default: http://127.0.0.1:15001]")
-@click.option("--json", "json_", is_flag=True, help='Print {"value", "warnings", "traceId"}, or {"error"}.')
+@click.option("--json", "json_", is_flag=True, help='Print {"value" or "error", "warnings", "traceId"}.')
 def command(tool: str, words: tuple[str, ...], trace: bool, admin: str | None, json_: bool, **given: Any) -> None:
     """Call TOOL of any MCP server and print its value as JSON; warnings and progress go to stderr.
 
@@ -71,8 +72,15 @@ def command(tool: str, words: tuple[str, ...], trace: bool, admin: str | None, j
         _show_trace(answer, admin)
     for warning in answer.warnings:
         warn(warning)
-    told = {"value": answer.value, "warnings": answer.warnings, "traceId": answer.trace_id}
-    result(as_json(told if json_ else answer.value))
+    beside = {"warnings": answer.warnings, "traceId": answer.trace_id}
+    if answer.failure is None:
+        result(as_json({"value": answer.value, **beside} if json_ else answer.value))
+        return
+    if json_:
+        result(as_json({"error": error_json(answer.failure), **beside}))
+    else:
+        show_error(answer.failure)
+    raise click.exceptions.Exit(1)
 
 
 def _order(
@@ -118,24 +126,24 @@ async def _call(order: Order) -> Answer:
         warnings: object = said.get(WARNINGS)
         trace_id: object = said.get(TRACE)
         return Answer(
-            _value(came, order.tool, said),
+            *_outcome(came, order.tool, said),
             [str(one) for one in warnings] if is_array(warnings) else [],
             trace_id if isinstance(trace_id, str) else None,
         )
 
 
-def _value(came: dict[str, Any], tool: str, said: dict[str, Any]) -> Any:
-    """Return the value of a result; a failure has the code that a weft gives it, narrower than `ToolFailed`."""
+def _outcome(came: dict[str, Any], tool: str, said: dict[str, Any]) -> tuple[Any, ToolFailed | None]:
+    """Return the value of a result, or its failure with all that a weft says of it, more than `ToolFailed` can."""
     from weft.gateway.results import ERROR
     from weft.upstreams.results import value_of
 
     try:
-        return value_of(came, tool=tool)
+        return value_of(came, tool=tool), None
     except ToolFailed as failed:
         error: object = said.get(ERROR)
         if is_object(error) and isinstance(code := error.get("code"), str):
-            failed.code = code
-        raise
+            failed.code, failed.facts = code, error
+        return None, failed
 
 
 def _arguments(order: Order, schema: object) -> dict[str, Any]:

@@ -15,16 +15,20 @@ COLOURS = {"closed": "green", "half_open": "yellow", "open": "red"}
 
 @click.group("circuit", epilog="\b\nExample:\n  weft circuit list\n  weft circuit reset payments")
 def command() -> None:
-    """Look after the circuit breakers of a gateway.
+    """Look after the circuit breakers of a gateway: each leaves alone for a while what fails too often.
 
-    A circuit that has a store is one for all that share it. Any other is each worker's own, and is changed in all.
+    Closed, calls go through; open, none does; half open, a few do, to find out. A circuit that has a store is one for
+    all that share it. Any other is each worker's own, and is changed in all.
     """
 
 
-@command.command("list", epilog="\b\nExample:\n  weft circuit list")
+@command.command("list", epilog="\b\nExample:\n  weft circuit list\n  weft circuit list --json")
 @admin_options
 def list_(admin: str, json_: bool) -> None:
-    """List the circuits: whether each is open, and how many failures count now."""
+    """List the circuits, with their states.
+
+    FAILURES are those that count while it is closed, PROBE IN says when an open one lets a call through to find out.
+    """
     with failing(json_=json_):
         told = ask(admin, "/circuits", patience=PATIENCE)
         if json_:
@@ -37,7 +41,10 @@ def list_(admin: str, json_: bool) -> None:
 @click.argument("name")
 @admin_options
 def reset(name: str, admin: str, json_: bool) -> None:
-    """Close a circuit and forget its failures, for all callers: the next call goes through."""
+    """Close a circuit and forget its failures.
+
+    This is so for all callers: the next call goes through.
+    """
     _change(name, "reset", admin, json_)
 
 
@@ -45,9 +52,10 @@ def reset(name: str, admin: str, json_: bool) -> None:
 @click.argument("name")
 @admin_options
 def open_(name: str, admin: str, json_: bool) -> None:
-    """Hold a circuit open, for all callers, until it is reset: no call goes through, not even a probe.
+    """Hold a circuit open until it is reset.
 
-    In a circuit of each worker's own, this ends with the worker; in a store, it stays.
+    No call goes through, of no caller, not even a probe. In a circuit of each worker's own, this ends with the worker;
+    in a store, it stays.
     """
     _change(name, "open", admin, json_)
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import click
 
-from weft.cli.admin import LONG_PATIENCE, admin_options, ask, cell, compact, failing, named, rows_of, table
+from weft.cli.admin import LONG_PATIENCE, admin_options, ask, brief, cell, compact, failing, named, rows_of, table
 from weft.cli.output import as_json, bad, good, note, plural, result
 from weft.errors import InputError
 from weft.ports import is_array, is_object
@@ -28,7 +28,7 @@ def command() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="How many at most.")
 @admin_options
 def list_(tool: str | None, limit: int, admin: str, json_: bool) -> None:
-    """List the letters that wait, the oldest first."""
+    """List the letters that wait, the oldest first; then those that cannot be read, with the reason."""
     with failing(json_=json_):
         given = {"limit": limit, **({} if tool is None else {"tool": tool})}
         told = ask(admin, f"/dead-letters?{urlencode(given)}")
@@ -52,7 +52,10 @@ def list_(tool: str | None, limit: int, admin: str, json_: bool) -> None:
 @click.argument("id_", metavar="ID")
 @admin_options
 def show(id_: str, admin: str, json_: bool) -> None:
-    """Print a letter: what the call was given, without its secrets, and every attempt."""
+    """Print a letter: what the call was given, without its secrets, and every attempt.
+
+    The beginning of its ID is enough, four characters or more, where no other begins so.
+    """
     with failing(json_=json_):
         told = ask(admin, "/dead-letters" + named(id_))
         if json_:
@@ -70,9 +73,10 @@ def show(id_: str, admin: str, json_: bool) -> None:
 @click.option("--all", "all_", is_flag=True, help="Every letter that waits, instead of an ID.")
 @admin_options
 def redrive(id_: str | None, all_: bool, admin: str, json_: bool) -> None:
-    """Send a letter to its tool now, or all of them, one after the other. The failed call itself is not made again.
+    """Send a letter to its tool now, or all of them, eight at a time. The failed call itself is not made again.
 
-    A tool that looks at the letter's id takes each once. Exits with 1 when one was not taken; it waits on.
+    A tool that looks at the letter's id takes each once. Exits with 1 when one was not taken, and waits on, or when a
+    store in which there may be more is away.
     """
     with failing(json_=json_):
         if (id_ is None) is not all_:
@@ -83,13 +87,13 @@ def redrive(id_: str | None, all_: bool, admin: str, json_: bool) -> None:
         if json_:
             result(as_json(told))
         else:
-            _told(rows)
-        if not all(one.get("delivered") is True for one in rows):
+            _told(rows, whole=not told.get("away"))
+        if told.get("away") or not all(one.get("delivered") is True for one in rows):
             raise click.exceptions.Exit(1)
 
 
-def _told(rows: list[dict[str, Any]]) -> None:
-    if not rows:
+def _told(rows: list[dict[str, Any]], *, whole: bool) -> None:
+    if not rows and whole:
         note("there are no dead letters that wait")
     for one in rows:
         id_ = cell(one.get("id"))
@@ -98,11 +102,19 @@ def _told(rows: list[dict[str, Any]]) -> None:
 
 
 def _row(letter: dict[str, Any]) -> list[str]:
-    names = ("id", "time", "of", "tool", "tenant", "failed", "tries", "error")
-    return [cell(letter.get(name)) for name in names]
+    failed = brief(cell(letter.get("failed")))
+    if letter.get("unreadable") is not None:
+        failed = cell(f"in store {letter.get('store')}, and cannot be read: {letter['unreadable']}")
+    about = [cell(letter.get(name)) for name in ("id", "time", "of", "tool", "tenant")]
+    return [*about, failed, cell(letter.get("tries")), brief(cell(letter.get("error")))]
 
 
 def _show(told: dict[str, Any]) -> None:
+    if told.get("unreadable") is not None:
+        result(f"{click.style(cell(told.get('id')), bold=True)}  of tenant {cell(told.get('tenant'))}")
+        result(f"    store    {cell(told.get('store'))}")
+        result(f"    cannot be read: {cell(told['unreadable'])}")
+        return
     payload: object = told.get("payload")
     about: dict[str, Any] = payload if is_object(payload) else {}
     result(f"{click.style(cell(told.get('id')), bold=True)}  of {cell(told.get('owner'))}, to {cell(told.get('tool'))}")

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, cast
 
 import click
@@ -23,6 +23,12 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 def plain(text: str) -> str:
     """Return a text from outside on one line, its control characters escaped."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def indented(text: str) -> Iterator[str]:
+    """Yield the lines of a text that may have several, such as YAML to copy: none can pass for a line of ours."""
+    for line in text.split("\n"):
+        yield f"    {plain(line)}"
 
 
 def result(text: str) -> None:
@@ -118,7 +124,7 @@ def problem_lines(problem: Problem) -> Iterable[str]:
         f"did you mean {problem.suggestion!r}?" if problem.suggestion is not None else "",
     ]
     if any(told):
-        yield "    " + "; ".join(plain(part) for part in told if part)
+        yield from indented("; ".join(part for part in told if part))
 
 
 def _cut(pointer: str) -> str:
@@ -142,8 +148,9 @@ def show_error(error: WeftError) -> None:
     note(f"{click.style('error', fg='red', bold=True)}: {plain(error.message)} [{error.code}]")
     if error.path:
         note(f"    in step {plain(' > '.join(error.path))}")
-    for line in (error.hint or "").splitlines():
-        note(f"    {plain(line)}")
+    if error.hint:
+        for line in indented(error.hint):
+            note(line)
 
 
 def warn(text: str) -> None:

@@ -16,6 +16,7 @@ import click
 
 from weft.cli.files import REGISTRY, file_meant, no_registry_hint, only_tool, write_file
 from weft.cli.given import seconds_given, value_given
+from weft.cli.going_on import GoingOn
 from weft.cli.output import as_json, fail, note, plain, result, show_problems, warn
 from weft.cli.outside import importing
 from weft.errors import ExecutionFailed, InputError, NotFound, WeftError
@@ -43,6 +44,10 @@ Example:
   weft run research_pipeline --registry research.py --input '"bees"' --trace
   weft run research_pipeline --mock answers.yaml --input @topic.json
   weft run workflow.yaml -c weft.yaml --input '{"topic": "bees"}'"""
+
+
+DRAIN = 5.0
+"""How many seconds what outlives the call has, such as a tap or a saga."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class Prepared:
 
 @click.command("run", epilog=ANSWERS)
 @click.argument("tool", metavar="TOOL|FILE")
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="A weft.yaml: its servers are connected to.")
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="A weft.yaml: its servers and stores are used.")
 @click.option("--registry", type=click.Path(path_type=Path), help="JSON, YAML or Python.  [default: ./registry.json]")
 @click.option("--tools", type=click.Path(path_type=Path), help="A Python file: every @w.python_tool in it.")
 @click.option("--mock", type=click.Path(path_type=Path), help="Answers instead of tools, as YAML or JSON.")
@@ -256,16 +261,23 @@ def _show(order: Order, done: Result, *, json_: bool) -> None:
 
 async def _call(prepared: Prepared, stores: Stores | None, *, traced: bool) -> Result:
     from weft.app import local
+    from weft.patterns.kept import Kept
 
+    kept = Kept()
     try:
-        engine = local(prepared.document, prepared.upstream, stores=None if stores is None else stores.find)
+        engine = local(prepared.document, prepared.upstream, stores=None if stores is None else stores.find, kept=kept)
     except ExecutionFailed as error:
         # A store that nobody configured is a matter of what was written.
         raise NotPrepared(InputError(error.message, code=error.code, hint=error.hint)) from None
+    sagas = GoingOn(kept)
     try:
         return await engine.run(prepared.tool, prepared.value, timeout=prepared.timeout, trace=traced)
+    except BaseException:
+        sagas.begin(DRAIN)
+        raise
     finally:
-        await engine.close()
+        await engine.close(drain=DRAIN)
+        sagas.end()
 
 
 def _show_trace(order: Order, given: object) -> None:

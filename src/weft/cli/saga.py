@@ -11,7 +11,13 @@ from weft.cli.admin import F, admin_options, ask, cell, compact, failing, named,
 from weft.cli.output import as_json, good, note, result
 from weft.ports import is_array, is_object
 
-COLOURS = {"COMPLETED": "green", "COMPENSATED": "green", "COMPENSATION_FAILED": "red", "LOST": "red"}
+COLOURS = {
+    "COMPLETED": "green",
+    "COMPENSATED": "green",
+    "COMPENSATION_FAILED": "red",
+    "LOST": "red",
+    "UNREADABLE": "red",
+}
 
 MOST_SHOWN = 200
 
@@ -35,7 +41,10 @@ def command() -> None:
 @click.option("--ended", is_flag=True, help="Those that have ended too, as long as they are kept.")
 @saga_options
 def list_(ended: bool, store: str | None, admin: str, json_: bool) -> None:
-    """List the sagas that have not ended, the oldest first."""
+    """List the sagas that have not ended, the oldest first.
+
+    One whose record is damaged, or written by a newer weft, is UNREADABLE, with the reason.
+    """
     with failing(json_=json_):
         told = ask(admin, "/sagas" + _query(store, ended="true" if ended else None))
         if json_:
@@ -119,7 +128,12 @@ def _name(told: dict[str, Any]) -> str:
 
 def _row(saga: dict[str, Any]) -> list[str]:
     columns = (saga.get("ref"), saga.get("id"), saga.get("tool"), saga.get("tenant"))
-    return [*map(cell, columns), time_of(saga.get("created")), _status(saga), cell(saga.get("stuck"))]
+    why = saga.get("stuck") or _unreadable(saga)
+    return [*map(cell, columns), time_of(saga.get("created")), _status(saga), cell(why)]
+
+
+def _unreadable(saga: dict[str, Any]) -> str | None:
+    return None if saga.get("unreadable") is None else f"in store {saga.get('store')}: {saga['unreadable']}"
 
 
 def _status(saga: dict[str, Any]) -> str:
@@ -128,12 +142,20 @@ def _status(saga: dict[str, Any]) -> str:
 
 
 def _show(told: dict[str, Any]) -> None:
+    if told.get("unreadable") is not None:
+        result(f"{click.style(cell(told.get('ref')), bold=True)}  {_status(told)}")
+        for name in ("id", "tool", "tenant", "store", "key"):
+            result(f"    {name:<8} {cell(told.get(name))}")
+        result(f"    why      {cell(told['unreadable'])}")
+        return
     result(f"{click.style(cell(told.get('ref')), bold=True)}  {_name(told)}  {_status(told)}")
     who = f"{cell(told.get('principal'))} of tenant {cell(told.get('tenant'))}"
     result(f"    began    {time_of(told.get('created'))}, for {who}")
     result(f"    store    {cell(told.get('store'))}{', and somebody works on it' if told.get('held') else ''}")
     if told.get("stuck"):
         result(f"    stuck    {cell(told['stuck'])}")
+    if told.get("abandoned"):
+        result(f"    given up {cell(told['abandoned'])}")
     error: object = told.get("error")
     if is_object(error):
         result(f"    error    {cell(error.get('message'))} [{cell(error.get('code'))}]")

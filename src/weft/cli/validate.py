@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,11 @@ import click
 from weft.cli.files import standard_input
 from weft.cli.output import as_json, bad, counted, good, plain, plural, result, show_problems
 from weft.cli.outside import importing
-from weft.errors import DocumentInvalid, Problem, errors_in
+from weft.errors import DocumentInvalid, InputError, Problem, errors_in, json_pointer
 
 if TYPE_CHECKING:
+    from weft.config import Config
+    from weft.ir.document import Document
     from weft.ir.normalise import Parsed
 
 SETTINGS = frozenset({"weft.yaml", "weft.yml", "weft.json"})
@@ -27,7 +30,7 @@ SETTINGS = frozenset({"weft.yaml", "weft.yml", "weft.json"})
     "-c",
     "--config",
     type=click.Path(path_type=Path),
-    help="A weft.yaml: how strict registries are taken; its servers are not asked.",
+    help="A weft.yaml: its stores, and how strict it is; its servers are not asked.",
 )
 @click.option("--strict", is_flag=True, help="Refuse what is not in canonical form.")
 @click.option("--json", "json_", is_flag=True, help='Print {"valid", "errors", "warnings"}.')
@@ -37,8 +40,8 @@ def command(files: tuple[str, ...], config: Path | None, strict: bool, json_: bo
     A document is JSON, YAML, or Python, which is compiled first; - is stdin. A file named weft.yaml has the settings of
     a gateway. Names that only a server could know are warnings. Exits with 0, or with 2 when there is an error.
     """
-    rules = _rules(config)
-    found = {file: _problems(file, rules, strict=strict) for file in files}
+    settings = None if config is None else _loaded(config)
+    found = {file: _problems(file, settings, strict=strict) for file in files}
     problems = [problem for several in found.values() for problem in several]
     errors = errors_in(problems)
     if json_:
@@ -55,40 +58,55 @@ def _told(problems: list[Problem]) -> list[object]:
     return [problem.to_json() for problem in problems]
 
 
-def _rules(config: Path | None) -> dict[str, Any]:
-    """Return how strictly registries are taken, and where agents may be: as a weft.yaml says, if there is one."""
-    if config is None:
-        return {}
+def _loaded(file: Path) -> Config:
     import os
 
     from weft.config import load_config
 
-    settings = load_config(config, os.environ)
-    return {"severities": settings.registry.validation.startup, "allow": settings.egress.allow}
+    return load_config(file, os.environ)
 
 
-def _problems(file: str, rules: dict[str, Any], *, strict: bool) -> list[Problem]:
+def _rules(config: Config | None) -> dict[str, Any]:
+    """Return how strictly registries are taken, and where agents may be: as a weft.yaml says, if there is one."""
+    if config is None:
+        return {}
+    return {"severities": config.registry.validation.startup, "allow": config.egress.allow}
+
+
+def _problems(file: str, config: Config | None, *, strict: bool) -> list[Problem]:
     from weft.app import open_registry, problems_of
     from weft.registry.validate import old_form
 
+    rules = _rules(config)
     try:
         if Path(file).name in SETTINGS:
-            return _settings(Path(file))
+            return list(_loaded(Path(file)).problems)
         if file.endswith(".py"):
             with importing(Path(file)):
-                return open_registry(Path(file), **rules).problems
+                registry = open_registry(Path(file), **rules)
+            found = _of_stores(registry.document, config)
+            return [*registry.problems, *(replace(one, file=file, pointer=json_pointer(one.loc)) for one in found)]
         parsed = _parsed(file)
-        return [*old_form(parsed), *problems_of(parsed, **rules), *(_not_canonical(parsed) if strict else [])]
+        of_stores = map(parsed.located, _of_stores(parsed.document, config))
+        extra = _not_canonical(parsed) if strict else []
+        return [*old_form(parsed), *problems_of(parsed, **rules), *of_stores, *extra]
     except DocumentInvalid as error:
         return error.problems
 
 
-def _settings(file: Path) -> list[Problem]:
-    import os
+def _of_stores(document: Document, config: Config | None) -> list[Problem]:
+    """Return what is wrong with the stores that patterns name, by a weft.yaml; none of them is opened."""
+    if config is None:
+        return []
+    from weft.app.registries import problems_of_stores
+    from weft.app.stores import DEFAULT, Stores
+    from weft.plan.compiler import check_stores
 
-    from weft.config import load_config
-
-    return list(load_config(file, os.environ).problems)
+    try:
+        stores = Stores(config.stores)
+    except InputError:  # Where nothing runs, a store's library may be missing: the names are known anyway.
+        return list(check_stores(document, frozenset({*config.stores, DEFAULT})))
+    return problems_of_stores(document, stores)
 
 
 def _parsed(file: str) -> Parsed:

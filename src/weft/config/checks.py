@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from weft.errors import shown
 from weft.ir.nodes import refuse
@@ -61,6 +61,29 @@ def parts_of(url: str, schemes: Iterable[str] = ("http", "https")) -> SplitResul
     if parts.scheme not in schemes or not host or re.search(r"\s|[\x00-\x1f]", url):
         raise refuse("InvalidUrl", "not a URL that weft can use here", value=shown(url), expected=wanted)
     return parts
+
+
+def store_url_fault(url: str) -> tuple[str, str] | None:
+    """Return what is wrong with the URL of Redis or Postgres, and what was expected; never a part of it.
+
+    What looks like a port may be the end of a password that should have been escaped.
+    """
+    told = "a port from 1 to 65535; in a password, / is %2F, # is %23 and @ is %40"
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the URL's host is not one", "a name or an address; [::1] has both of its brackets"
+    if re.search(r"\s|[\x00-\x1f]", url):
+        return "the URL has a blank in it", "a URL without blanks"
+    for host in parts.netloc.rpartition("@")[2].split(","):
+        bare = host.rpartition("]")[2] if host.startswith("[") else host[host.find(":") :] if ":" in host else ""
+        if bare and (not re.fullmatch(r":[0-9]{1,5}", bare) or not 0 < int(bare[1:]) < 65536):
+            return "the URL's port is not one", told
+    if parts.scheme in ("redis", "rediss"):
+        databases = [parts.path.strip("/"), *parse_qs(parts.query).get("db", [])]
+        if not all(re.fullmatch(r"[0-9]{0,9}", one) for one in databases):
+            return "the URL's database is not a number", "redis://localhost:6379/0"
+    return None
 
 
 def check_url(url: str) -> str:

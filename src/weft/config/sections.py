@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, PrivateAttr, Strict, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from weft.config.checks import check_allowed, check_host, is_loopback, parts_of
+from weft.config.checks import check_allowed, check_host, is_loopback, parts_of, store_url_fault
 from weft.config.server import Globs, Headers, Url
 from weft.config.settings import (
     AnyPath,
@@ -33,6 +33,9 @@ Finding = Literal["error", "warn", "ignore"]
 Checking = Literal["off", "ignore", "warn", "error"]
 Allowing = Literal["allow", "warn", "deny"]
 
+
+LONGEST_PREFIX = 200
+"""Characters before every key, of which a store takes 2048 bytes in all."""
 
 Host = Annotated[Text, AfterValidator(check_host)]
 
@@ -175,7 +178,9 @@ class Store(Setting):
     type: Literal["memory", "sqlite", "redis", "postgres"] = described("memory", "What it is.")
     url: Text | None = described(None, "Where Redis or Postgres is; a password by reference.")
     path: AnyPath | None = described(None, "The file of SQLite.")
-    prefix: Text = described("", "What every key begins with.")
+    prefix: Text = described(
+        "", "What every key begins with; at most 200 characters.", json_schema_extra={"maxLength": LONGEST_PREFIX}
+    )
     required: Flag = described(False, "Whether weft refuses to start without it.")
     durable: Flag | None = described(
         None, "Whether it keeps what it takes over a crash.  [default: as its type does; of Redis you have to say so]"
@@ -191,7 +196,15 @@ class Store(Setting):
     def faults(cls, given: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
         """Yield keys that this type of store does not have, or lacks."""
         kind = given.get("type", "memory")
-        schemes = cls.SCHEMES.get(kind, ()) if isinstance(kind, str) else ()
+        if len(str(given.get("prefix", ""))) > LONGEST_PREFIX:
+            wanted = f"at most {LONGEST_PREFIX} characters"
+            yield refuse("TooLong", "the prefix is too long", expected=wanted, at=("prefix",))
+        if kind not in ("memory", "sqlite", *cls.SCHEMES):
+            return  # which keys it should have, nobody knows
+        if kind == "memory" and given.get("durable") in (True, "true"):
+            told, wanted = "memory keeps nothing over a crash", "another type, or durable: false"
+            yield refuse("Impossible", told, value="true", expected=wanted, at=("durable",))
+        schemes = cls.SCHEMES.get(kind, ())
         needs = "path" if kind == "sqlite" else "url" if schemes else None
         for name in {"url", "path"} & given.keys() - {needs}:
             told = f"a store of type {kind} has no {name}"
@@ -201,6 +214,8 @@ class Store(Setting):
         elif schemes and str(given["url"]).partition("://")[0] not in schemes:
             wanted = f"a URL such as {schemes[0]}://localhost"
             yield refuse("InvalidUrl", f"not a URL of {kind}", expected=wanted, at=("url",))
+        elif schemes and (wrong := store_url_fault(str(given["url"]))) is not None:
+            yield refuse("InvalidUrl", wrong[0], expected=wrong[1], at=("url",))
 
 
 class CallLimits(Setting):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sqlite3
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import weft as w
 from weft.app.serving import serve_tools
 from weft.demo.shelf import MEMORY
 from weft.dsl.local import PythonTool
+from weft.errors import InputError
 
 Tools: TypeAlias = Sequence[PythonTool[..., Any]]
 
@@ -33,4 +36,21 @@ def serve(name: str, about: str, make: Callable[[str], Tools]) -> None:
     parser.add_argument("--data", default=MEMORY, metavar="FILE", help="an SQLite file  [default: in memory]")
     parser.add_argument("--http", type=int, metavar="PORT", help="serve on 127.0.0.1 instead of stdio")
     given = parser.parse_args()
-    serve_tools(*make(given.data), name=name, port=given.http)
+    try:
+        serve_tools(*_made(make, given.data), name=name, port=given.http)
+    except InputError as error:
+        parser.error(error.message)
+
+
+def _made(make: Callable[[str], Tools], data: str) -> Tools:
+    """Return the tools over a data file.
+
+    Raises:
+        InputError: the file cannot be used.
+    """
+    try:
+        return make(data)
+    except sqlite3.Error as error:
+        folder = Path(data).parent
+        why = f"there is no folder {str(folder)!r}" if not folder.is_dir() else str(error)
+        raise InputError(f"--data: cannot use {data!r}: {why}") from None

@@ -6,6 +6,8 @@ tool ran, also when it said no:
     {"result": the value, "content": [...], "isError": false, "warnings": [...], "traceId": "..."}
     {"result": null, "content": [...], "isError": true, "error": {"code", "message", ...}, "traceId": "..."}
 
+What else the MCP result has in its `_meta`, such as `"cache": "hit"`, is `_meta` here too.
+
 Other statuses say that no tool ran: 400 or 413 or 415 for the request, 404 for a tool that is not there, 429 for one
 that was called too often, 503 for what the gateway cannot do now; the body is `{"error": {"code", "message", "hint"}}`.
 """
@@ -47,13 +49,14 @@ from weft.gateway.quotas import QuotaExceeded
 from weft.gateway.results import ERROR, TRACE, WARNINGS
 from weft.ir.read import CALL_LIMITS, DocumentLimits, read
 from weft.ports import ANONYMOUS, Caller, is_object
-from weft.upstreams.results import value_of
+from weft.upstreams.results import WRAPPED, value_of
 
 LIMITS = frozenset({"BodyTooLarge", "MaxDepth", "TooManyNodes"})
 """The errors of requests that are over a limit."""
 
 _KNOWN = ("tool", "name", "arguments", "_meta")
 _SUFFIX = "/tools/call"
+_TOLD_OTHERWISE = frozenset({WARNINGS, TRACE, ERROR, WRAPPED})
 
 
 class Calls(Protocol):
@@ -168,6 +171,8 @@ def _told(result: dict[str, Any], tool: str) -> dict[str, Any]:
         "warnings": meta.get(WARNINGS, []),
         "traceId": meta.get(TRACE),
     }
+    if others := {key: value for key, value in meta.items() if key not in _TOLD_OTHERWISE}:
+        told["_meta"] = others
     try:
         told["result"] = value_of(result, tool=tool)
     except ToolFailed as error:

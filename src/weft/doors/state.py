@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import parse_qs
 
@@ -12,11 +13,13 @@ from weft.doors.asgi import BadRequest, Headers, Receive, Scope, Send, answer_js
 from weft.doors.peers import Peers
 from weft.errors import ExecutionFailed, InputError, NotFound, WeftError, nearest
 from weft.ports import is_object
+from weft.run.journal import began
 
 STATE_PATHS: Final = ("/sagas", "/dead-letters", "/circuits")
 MOST_BODY: Final = 64 * 1024
 MOST_REASON: Final = 2000
 LETTERS: Final = 100
+MOST_LETTERS: Final = 10_000
 PATIENCE: Final = 30.0
 """Seconds that another worker has to read and change its circuits."""
 
@@ -30,6 +33,7 @@ class StateOperations(Protocol):
     async def saga(self, which: str, *, store: str | None) -> dict[str, Any]: ...
     async def retry_saga(self, which: str, *, store: str | None) -> dict[str, Any]: ...
     async def abandon_saga(self, which: str, reason: str, *, store: str | None) -> dict[str, Any]: ...
+    async def own_sagas(self, *, ended: bool, store: str | None) -> list[dict[str, Any]]: ...
     async def letters(self, *, tool: str | None, limit: int) -> dict[str, Any]: ...
     async def letter(self, id: str) -> dict[str, Any]: ...
     async def redrive(self, id: str | None) -> dict[str, Any]: ...
@@ -63,8 +67,30 @@ def answer_about_state(peers: Peers, operations: StateOperations) -> None:
         changed = await operations.change_circuit(str(message["name"]), message["change"])
         return {"worker": peers.index, "circuits": changed}
 
-    for handler in (circuits, change_circuit):
+    async def own_sagas(message: dict[str, Any]) -> dict[str, Any]:
+        rows = await operations.own_sagas(ended=message["ended"], store=message["store"])
+        return {"sagas": [{**row, "worker": peers.index} for row in rows]}
+
+    async def do_saga(message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"saga": {**await _done(operations, message), "worker": peers.index}}
+        except NotFound:
+            return {}
+        except WeftError as error:
+            return {"refused": {"message": error.message, "code": error.code, "hint": error.hint}}
+
+    for handler in (circuits, change_circuit, own_sagas, do_saga):
         peers.on(handler.__name__, handler)
+
+
+async def _done(operations: StateOperations, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Do with a saga what is asked: show, retry or abandon it."""
+    which, store = asked["which"], asked["store"]
+    if asked["action"] == "show":
+        return await operations.saga(which, store=store)
+    if asked["action"] == "retry":
+        return await operations.retry_saga(which, store=store)
+    return await operations.abandon_saga(which, asked["reason"], store=store)
 
 
 class StateDoor:
@@ -83,11 +109,14 @@ class StateDoor:
         await answer_json(send, status, told, headers=headers)
 
     async def _do(self, scope: Scope, receive: Receive) -> dict[str, Any]:
-        path, method = scope["path"].rstrip("/"), scope["method"]
-        query = {key: values[-1] for key, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
-        kind, _, rest = path[1:].partition("/")
+        path, method = scope["path"], scope["method"]
+        asked = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = {key: values[-1] for key, values in asked.items()}
+        kind, below, rest = path[1:].partition("/")
         # What is named may have slashes in its name: only the last word can be what to do with it.
-        name, _, action = rest.rpartition("/") if method == "POST" else (rest, "", "")
+        name, named, action = rest.rpartition("/") if method == "POST" else (rest, below, "")
+        if named and not name:
+            raise BadRequest(400, "NoName", "the name is empty", hint=f"/{kind} alone has all")
         if kind == "sagas":
             return await self._sagas(method, name, action, query, (scope, receive))
         if kind == "dead-letters":
@@ -99,18 +128,43 @@ class StateDoor:
     async def _sagas(
         self, method: str, name: str, action: str, query: dict[str, str], request: tuple[Scope, Receive]
     ) -> dict[str, Any]:
-        do, store = self._operations, query.get("store")
+        store = query.get("store")
         if method == "GET" and not name:
             ended = query.get("ended", "false")
             if ended not in ("true", "false"):
                 raise BadRequest(400, "InvalidQuery", "ended is true or false")
-            return await do.sagas(ended=ended == "true", store=store)
-        if method == "GET":
-            return await do.saga(name, store=store)
-        _check(method, name, action, ("retry", "abandon"))
-        if action == "retry":
-            return await do.retry_saga(name, store=store)
-        return await do.abandon_saga(name, _reason(await read_body(*request, limit=MOST_BODY)), store=store)
+            told = await self._operations.sagas(ended=ended == "true", store=store)
+            return await self._with_own_sagas(told, {"ended": ended == "true", "store": store})
+        asked = {"which": name, "store": store, "action": "show"}
+        if method != "GET":
+            _check(method, name, action, ("retry", "abandon"))
+            asked["action"] = action
+            if action == "abandon":
+                asked["reason"] = _reason(await read_body(*request, limit=MOST_BODY))
+        return await self._saga(asked)
+
+    async def _saga(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Do something with a saga; one in the memory of another worker is that worker's to do."""
+        try:
+            return await _done(self._operations, asked)
+        except NotFound:
+            if self._peers is None:
+                raise
+            for answer in await self._peers.tell_all({"op": "do_saga", **asked}, timeout=PATIENCE):
+                if (refused := answer.get("refused")) is not None:
+                    raise ExecutionFailed(refused["message"], code=refused["code"], hint=refused["hint"]) from None
+                if (saga := answer.get("saga")) is not None:
+                    return saga
+            raise
+
+    async def _with_own_sagas(self, told: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+        """Return sagas with those that are in the memory of other workers."""
+        if self._peers is None:
+            return told
+        others = await self._peers.tell_all({"op": "own_sagas", **asked}, timeout=PATIENCE)
+        silent = self._peers.count - 1 - len(others)
+        rows = [*told["sagas"], *(row for one in others for row in one["sagas"])]
+        return {**told, "sagas": sorted(rows, key=began), **({"silentWorkers": silent} if silent else {})}
 
     async def _letters(self, method: str, id: str, action: str, query: dict[str, str]) -> dict[str, Any]:
         do = self._operations
@@ -170,7 +224,16 @@ def _headers(error: WeftError) -> Headers:
 
 
 def _limit(asked: str | None) -> int:
-    return min(int(asked), 10_000) if asked is not None and asked.isdecimal() and len(asked) < 7 else LETTERS
+    """Return how many letters are asked for.
+
+    Raises:
+        BadRequest: that is no number, or too many.
+    """
+    if asked is None:
+        return LETTERS
+    if not re.fullmatch(r"[0-9]{1,5}", asked) or not 0 < int(asked) <= MOST_LETTERS:
+        raise BadRequest(400, "InvalidQuery", f"limit is a number from 1 to {MOST_LETTERS}")
+    return int(asked)
 
 
 def _reason(body: bytes) -> str:

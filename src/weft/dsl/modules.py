@@ -145,7 +145,7 @@ def _shown(file: str, path: Path, shown_as: Path) -> str:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, WeftError):
-        return error.message + (f"; {error.hint}" if error.hint else "")
+        return str(error) + (f"; {error.hint}" if error.hint else "")
     if isinstance(error, ValidationError):
         told = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
         return f"{error.title}: " + "; ".join(f"{place}: {text}" if place else text for place, text in told)

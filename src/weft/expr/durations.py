@@ -91,6 +91,18 @@ def as_ms(value: object, *, most: float = YEAR) -> int:
     return to_ms(parse_duration(value, most=most), most=most)
 
 
+def given_ms(value: object, what: str) -> int:
+    """Return the milliseconds of a duration that an author gave; `what` names it in the sentence.
+
+    Raises:
+        TypeError: a bare number, which could be seconds as well as milliseconds.
+        ExpressionInvalid: no duration.
+    """
+    if isinstance(value, int | float):
+        raise TypeError(f"{what} needs its unit: w.seconds({value}) or w.millis({value})")
+    return as_ms(value)
+
+
 def _of_object(value: Mapping[Any, Any]) -> float:
     if len(value) != 1:
         raise _invalid(dict(value))

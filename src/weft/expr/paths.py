@@ -90,7 +90,10 @@ def compile_path(text: str) -> Path:
     """
     if len(text) > MAX_PATH:
         reason = f"it has {len(text)} characters, more than {MAX_PATH}"
-        raise InvalidJsonPath(text, reason, code="PathTooLong", position=MAX_PATH)
+        wanted = f"at most {MAX_PATH} characters"
+        raise InvalidJsonPath(text, reason, code="PathTooLong", expected=wanted, position=MAX_PATH)
+    if not text:
+        raise InvalidJsonPath(text, "it is empty", expected="a path such as $.order_id, or $ for all", position=0)
     try:
         return _prepared(text, _parsed(text))
     except JSONPathError as error:

@@ -250,7 +250,7 @@ class ToolCalls:
         result = await self._engine.run(tool.key, value, caller=client, on_step=on_step)
         spans = without(result.tracing(), calling.secrets()) if result.has_failures else result.tracing()
         try:
-            told = served(result.value, warnings=result.warnings, trace_id=active.trace_id)
+            told = served(result.value, warnings=result.warnings, trace_id=active.trace_id, marks=result.marks)
             told = told if tool.misfits is None else _as_advertised(told, tool)
         except ExecutionFailed as error:
             # All steps went well, and the client is told no: that counts, and the steps show why.

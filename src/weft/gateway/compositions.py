@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import time
 from typing import Any
@@ -18,19 +18,27 @@ from weft.gateway.outcome import cause_of, outcome
 from weft.gateway.outlook import outlook
 from weft.gateway.policy import ToolFacts
 from weft.ir.normalise import is_workflow
-from weft.patterns.workflow_plan import RunTold, Watch
-from weft.ports import Caller, Principal, is_object
+from weft.patterns.contract import Call
+from weft.patterns.keys import principal_of
+from weft.patterns.workflow_journal import cancel as cancel_run
+from weft.patterns.workflow_plan import RunTold, Watch, WorkflowPlan
+from weft.patterns.workflow_record import run_key
+from weft.ports import Caller, Principal, Store, is_object
 from weft.run.engine import Engine
 from weft.telemetry import Telemetry
 from weft.telemetry.logs import Log
 from weft.workflows.book import StatisticsBook
 from weft.workflows.learning import suggestions
-from weft.workflows.recorded import Run, new_run
+from weft.workflows.recorded import ENDED, Run, new_run
 from weft.workflows.runs import Runs
 from weft.workflows.shelf import Shelf
 from weft.workflows.template import Template, encoded, read_template
 
 METHOD = "compositions/execute"
+UNDOING = 60.0
+"""How many seconds what a cancelled run undoes is waited for."""
+CANCELLING = 20.0
+"""The same for the owner of a journalled run, which looks a few times in each lease."""
 MISSING = "missing_tools"
 MOST_RUNNING = 1000
 LOOK_AGAIN = 1.0
@@ -50,14 +58,26 @@ class Library:
 class Compositions:
     """Runs templates and workflow documents for callers, within what each may call."""
 
-    def __init__(self, engine: Engine, drafts: Drafts, telemetry: Telemetry, library: Library) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        drafts: Drafts,
+        telemetry: Telemetry,
+        library: Library,
+        *,
+        stores: Callable[[], Iterable[Store]] = tuple,
+    ) -> None:
+        """Make it; `stores` are those in which workflows are journalled."""
+        self._stores = stores
         self._engine = engine
         self._drafts = drafts
         self._telemetry = telemetry
         self._library = library
         self._running: dict[str, Recording] = {}
-        drafts.kept.of(Watch).begin = lambda plan, call, value: getattr(call.root.context, "run", None)
+        drafts.kept.of(Watch).begin = _follower
         drafts.kept.of(Watch).origin = origin_of
+        # Who takes over what another process began is the recovery of the registry's workflows, too.
+        drafts.live.kept.of(Watch).resume = self._resumed
 
     async def keep_alive(self) -> None:
         """Say again and again that this process works on its runs, until cancelled."""
@@ -193,7 +213,8 @@ class Compositions:
             input_bytes=len(encoded(request.input)),
         )
         steps = [step.id for step in draft.workflow.steps]
-        recording = Recording(await self._begun(run), steps=steps, hear=hear)
+        durable = draft.workflow.store is not None
+        recording = Recording(await self._begun(run), steps=steps, hear=hear, durable=durable)
         self._running[run.run_id] = recording
         work = asyncio.create_task(self._run(compiled, request, caller, recording))
         recording.task = work
@@ -237,13 +258,45 @@ class Compositions:
             active.end("error", error=failed.message)
         except asyncio.CancelledError:
             active.end("cancelled")
-            if recording.told is None:
+            if recording.begun and not recording.durable:
+                await recording.over(UNDOING)
+            if recording.told is None and not (recording.begun and recording.durable):
                 recording.ended(RunTold(compiled.name, "cancelled"))
+        if recording.told is None and recording.begun and recording.durable:
+            # Nobody waits for it any longer, and it goes on.
+            self._finish_later(recording)
+            told = RunTold(compiled.name)
+            return outcome(told, recording.run, error, warnings=warnings, trace_id=active.trace_id)
+        return await self._finished(recording, error, warnings, active.trace_id)
+
+    def _finish_later(self, recording: Recording) -> None:
+        def finish() -> None:
+            self._engine.detach(self._finished(recording, None, [], ""))
+
+        recording.on_end = finish
+
+    async def _finished(
+        self, recording: Recording, error: WeftError | None, warnings: list[str], trace_id: str
+    ) -> dict[str, Any]:
         try:
-            return await self._ended(recording, error, warnings, active.trace_id)
+            return await self._ended(recording, error, warnings, trace_id)
         finally:
             # Until it is recorded how it ended, those who follow it hear that from here.
             self._running.pop(recording.run.run_id, None)
+
+    async def _resumed(self, plan: WorkflowPlan, call: Call, value: Any, id: str) -> Recording | None:
+        """Follow a run that another process began, if it was recorded."""
+        try:
+            run = await self._library.runs.adopt(principal_of(call.root).tenant, id)
+        except StoreError:
+            return None
+        if run is None:
+            return None
+        recording = Recording(run, steps=[stage.id for stage in plan.stages], durable=True)
+        recording.begun = True
+        self._running[run.run_id] = recording
+        self._finish_later(recording)
+        return recording
 
     async def _begun(self, run: Run) -> Run:
         try:
@@ -307,12 +360,14 @@ class Compositions:
         return (await self._library.runs.get(principal.tenant, run_id)).to_json()
 
     async def cancel(self, principal: Principal, run_id: str) -> dict[str, Any]:
-        """End a run that is under way in this process.
+        """End a run that is under way in this process, or one that is journalled, wherever it is.
 
         Raises:
             NotFound: there is no such run.
             InputError: it has ended, or another process runs it.
         """
+        if await self._cancel_journalled(principal, run_id):
+            return await self.run(principal, run_id)
         recording = self._here(principal, run_id)
         if recording is None or recording.task is None or recording.told is not None:
             if recording is not None and recording.task is not None:
@@ -324,6 +379,20 @@ class Compositions:
         # Whoever asked for it may go away: what is being undone is not to be cancelled for that.
         await asyncio.wait({recording.task})
         return await self.run(principal, run_id)
+
+    async def _cancel_journalled(self, principal: Principal, run_id: str) -> bool:
+        """Ask the owner of a run, whoever that is, to end it; tell whether there was one, once it has ended."""
+        key = run_key(principal, run_id)
+        for store in self._stores():
+            if await cancel_run(store, key):
+                clock = self._engine.clock
+                late = clock.now() + CANCELLING
+                while clock.now() < late:
+                    if (await self._library.runs.get(principal.tenant, run_id)).status in ENDED:
+                        break
+                    await clock.sleep(0.1)
+                return True
+        return False
 
     def is_here(self, principal: Principal, run_id: str) -> bool:
         """Tell whether a run of the caller's tenant is under way in this process."""
@@ -348,3 +417,9 @@ class Compositions:
 def _measured(told: dict[str, Any], usage: int, rate: float | None) -> dict[str, Any]:
     metadata: Mapping[str, Any] = told["metadata"]
     return {**told, "metadata": {**metadata, "usage_count": usage, "success_rate": rate}}
+
+
+def _follower(plan: WorkflowPlan, call: Call, value: Any) -> Recording | None:
+    """Return who follows a workflow that begins: the outermost of a run has somebody."""
+    recording = getattr(call.root.context, "run", None)
+    return recording.taken() if isinstance(recording, Recording) else None

@@ -113,7 +113,7 @@ class Drafts:
     """Checks and compiles drafts against what is live, as one caller sees it."""
 
     def __init__(self, live: Live) -> None:
-        self._live = live
+        self._live = self.live = live
         self._tools: tuple[Document, Tools] | None = None
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self.kept = Kept()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from weft.patterns.workflow_plan import RunTold, StepTold
@@ -26,10 +27,14 @@ class Recording:
         *,
         steps: Sequence[str] = (),
         hear: Hear | None = None,
-        on_end: Callable[[Recording], object] | None = None,
+        durable: bool = False,
     ) -> None:
         """Begin one; `steps` are the ids of all, and `hear` is told of each event at once."""
         self.run = run
+        self.durable = durable
+        """Whether it goes on when nobody waits for it, and when this process is gone."""
+        self.begun = False
+        self.on_end: Callable[[], object] | None = None
         self._hear = hear
         self.told: RunTold | None = None
         """How the workflow ended, once it has."""
@@ -39,9 +44,24 @@ class Recording:
         self._said = 0
         self._over = False
         self._woken: asyncio.Future[None] | None = None
-        self._on_end = on_end
+        self._ended = asyncio.Event()
         told = {"run_id": run.run_id, "name": run.name, "template": run.template, "steps": list(steps)}
         self._say("run_started", told)
+
+    @property
+    def run_id(self) -> str:
+        """What the run is called, also where it is journalled."""
+        return self.run.run_id
+
+    def taken(self) -> Recording | None:
+        """Return this once, to the workflow that was asked for; those inside it are steps of that."""
+        first, self.begun = not self.begun, True
+        return self if first else None
+
+    async def over(self, seconds: float) -> None:
+        """Wait until the workflow has ended, with all that it undoes, for so long at most."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), seconds)
 
     def step(self, told: StepTold) -> None:
         """Hear of a step."""
@@ -53,8 +73,9 @@ class Recording:
     def ended(self, told: RunTold) -> None:
         """Hear that the workflow has ended."""
         self.told = told
-        if self._on_end is not None:
-            self._on_end(self)
+        self._ended.set()
+        if self.on_end is not None:
+            self.on_end()
 
     def close(self, run: Run) -> None:
         """End the stream: the run is recorded as it ended, so that whoever hears of it can also read it."""

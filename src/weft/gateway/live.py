@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -257,9 +258,7 @@ class Live:
             # Where nobody is registered, nobody can be known: who got in may call.
             rules = replace(rules, unknown_caller="allow")
         scope = Scope(Book(document), access.policy, rules)
-        offered.steps = Steps(
-            lambda: self.scope, self._auditor, offered.facts, offered.describe, lambda: self.access.quotas
-        )
+        offered.steps = self._steps(scope, offered)
         found = check(document, offered)
         # What is wrong only because of what a server offers now must not stop the rest: it is told, and fails when
         # called.
@@ -290,8 +289,26 @@ class Live:
         return snapshot, catalogue, offered, (*doubts(document, pool, found), *catalogue.problems)
 
     def compile(self, document: Document, kept: Kept) -> Snapshot:
-        """Compile a document of another day, such as that of a saga, against what is offered now."""
-        return compile_document(document, self.offered, problems=(), stores=self._stores, kept=kept)
+        """Compile a document of another day, such as that of a saga, against what is offered now.
+
+        Its compositions may call what they say there, whatever the registry says by now.
+        """
+        offered = copy(self.offered)
+        described = {key_of(one.name, one.version): facts_of(one) for one in document.tools}
+        offered.registered = {**described, **offered.registered}
+        offered.steps = self._steps(Scope(Book(document), self.access.policy, self.access.rules), offered)
+        return compile_document(document, offered, problems=(), stores=self._stores, kept=kept)
+
+    def _steps(self, scope: Scope, offered: Offered) -> Steps:
+        """Return what guards the steps of what is compiled now; `scope` knows what each of them may call."""
+        return Steps(
+            lambda: self.scope,
+            self._auditor,
+            offered.facts,
+            offered.describe,
+            lambda: self.access.quotas,
+            lent=scope.lent_by,
+        )
 
 
 def _by_url(document: Document) -> dict[str, tuple[str, str]]:

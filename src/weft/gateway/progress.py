@@ -33,9 +33,10 @@ def steps_told(caller: Caller) -> OnStep:
 
 
 def _depth(place: Place) -> int:
+    """Return how deep a step is in the call, or in its saga, which is followed wherever in the call it stands."""
     depth, above = 0, place.parent
     while above is not None and depth <= DEPTH:
-        depth, above = depth + 1, above.parent
+        depth, above = depth + 1, above.parent if above.is_span else None
     return depth
 
 

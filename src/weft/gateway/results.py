@@ -18,13 +18,17 @@ ERROR = "weft/error"
 ANYTHING: Schema = {"type": "object"}
 
 
-def served(value: Any, *, warnings: Sequence[str], trace_id: str) -> dict[str, Any]:
+def served(
+    value: Any, *, warnings: Sequence[str], trace_id: str, marks: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return a value as the result of a tool: an object as it is, any other wrapped, with its JSON text beside it.
+
+    `marks` say how the value was got: `{"cache": "stale"}`.
 
     Raises:
         ExecutionFailed: it is not JSON, as what a Python tool returns may be.
     """
-    meta: dict[str, Any] = {TRACE: trace_id}
+    meta: dict[str, Any] = {**marks, TRACE: trace_id} if marks else {TRACE: trace_id}
     if warnings:
         meta[WARNINGS] = list(warnings)
     text = _written(value)
@@ -74,7 +78,7 @@ def _hoisted(schema: Schema) -> tuple[Schema, dict[str, Any]]:
 
 
 def failed(error: WeftError, *, tool: str, trace_id: str, warnings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return an error as a model reads it: which step failed, why, and what to do."""
+    """Return an error as a model reads it: which step failed, why, and what to do; with the marks that it carries."""
     steps = [step for step in error.path if step != tool]
     sentences = [f"Failed at step {' > '.join(map(repr, steps))}: {error.message}" if steps else error.message]
     if isinstance(error, ToolFailed) and error.tool == tool and isinstance(error.content, str):
@@ -87,7 +91,7 @@ def failed(error: WeftError, *, tool: str, trace_id: str, warnings: Sequence[str
         sentences.append(f"It may work when tried again{pause}.")
     elif error.retryable == "unknown-outcome":
         sentences.append("It is not known whether the work was done.")
-    meta: dict[str, Any] = {TRACE: trace_id, ERROR: error.to_json()}
+    meta: dict[str, Any] = {**(error.marks or {}), TRACE: trace_id, ERROR: error.to_json()}
     if isinstance(error, DocumentInvalid):
         meta[ERROR]["problems"] = [problem.to_json() for problem in error.problems]
     if warnings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from weft.gateway.policy import Policy, ToolFacts
 from weft.ports import Principal
@@ -13,6 +13,9 @@ from weft.telemetry.logs import Log
 _log = Log("gateway")
 Allowing = Literal["allow", "warn", "deny"]
 REMEMBERED = 20_000
+
+Lent: TypeAlias = frozenset[tuple[str, str | None]]
+"""What a composition may call: names, and versions where one is meant."""
 
 
 class Reference(Protocol):
@@ -104,9 +107,9 @@ class Scope:
         self._policy = policy
         self._rules = rules or Rules()
         self._agents: dict[tuple[str, str | None], dict[str, tuple[str | None, ...]] | None] = {}
-        self._lent: dict[tuple[str, str | None], frozenset[tuple[str, str | None]]] = {}
+        self._lent: dict[tuple[str, str | None], Lent] = {}
         self._decided: dict[tuple[Principal, ToolFacts], Decision] = {}
-        self._steps: dict[tuple[Principal, ToolFacts, ToolFacts, str | None], Decision] = {}
+        self._steps: dict[tuple[Principal, ToolFacts, ToolFacts, str | None, Lent | None], Decision] = {}
 
     def sees_all(self, principal: Principal) -> bool:
         """Tell whether a view's whole list is this caller's, so that nothing needs to be asked tool by tool."""
@@ -154,16 +157,25 @@ class Scope:
             self._decided[asked] = decision
         return decision
 
-    def step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts, named: str | None = None) -> Decision:
+    def step(
+        self,
+        principal: Principal,
+        composition: ToolFacts,
+        tool: ToolFacts,
+        named: str | None = None,
+        lent: Lent | None = None,
+    ) -> Decision:
         """Return whether a composition may call a tool for somebody, whatever part of it asks: a fallback, a tap too.
 
         It may call what it declares, for those who may call it; tools for which the policy says so only for those who
-        may call them themselves. `named` is what the composition calls the tool, where it is served under another name.
+        may call them themselves. `named` is what the composition calls the tool, where it is served under another name;
+        `lent` is what it declared when it was compiled, where that is not what it declares now.
         """
-        asked = (principal, composition, tool, named)
+        asked = (principal, composition, tool, named, lent)
         decision = self._steps.get(asked)
         if decision is None:
-            decision = self._step(principal, composition, tool, named or tool.name)
+            lent = self.lent_by(composition) if lent is None else lent
+            decision = self._step(principal, composition, tool, named or tool.name, lent)
             if len(self._steps) >= REMEMBERED:
                 self._steps.clear()
             self._steps[asked] = decision
@@ -182,12 +194,11 @@ class Scope:
                 return lent
         return _refused(own.reason)
 
-    def _step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts, named: str) -> Decision:
+    def _step(self, principal: Principal, composition: ToolFacts, tool: ToolFacts, named: str, lent: Lent) -> Decision:
         if not self.decide(principal, composition).callable:
             return _refused(f"{composition.name} may not be called")
         if tool == composition:
             return Decision(False, True, "called itself")
-        lent = self._lent_by(composition)
         if (named, tool.version) not in lent and (named, None) not in lent:
             return _refused(f"{composition.name} does not declare {_named(tool)}")
         rule = self._policy.needs_own_right(principal, tool)
@@ -253,7 +264,8 @@ class Scope:
         known = list(self._book.versions("tool", name))
         return tuple(sorted(versions, key=lambda one: known.index(one) if one in known else len(known)))
 
-    def _lent_by(self, composition: ToolFacts) -> frozenset[tuple[str, str | None]]:
+    def lent_by(self, composition: ToolFacts) -> Lent:
+        """Return the names and versions of what a composition may call for its callers."""
         key = (composition.name, composition.version)
         found = self._lent.get(key)
         if found is None:

@@ -11,7 +11,7 @@ from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside
 from weft.gateway.policy import ToolFacts
 from weft.gateway.quotas import Quotas
-from weft.gateway.scope import Decision, Scope
+from weft.gateway.scope import Decision, Lent, Scope
 from weft.gateway.values import secrets_of
 from weft.ports import Invoke, ToolRef, ToolType
 from weft.registry.tools import key_of
@@ -37,7 +37,8 @@ class Steps:
     """Guards the tools that compositions call, for one state of the registry and the servers.
 
     `scope` says what holds now, which may be more than what held when a call began: who loses a right while a long
-    composition runs loses it for the steps that are left.
+    composition runs loses it for the steps that are left. What the composition itself may call is `lent` to it by the
+    state that it was compiled in: a registry that changes undoes nothing that is under way.
     """
 
     def __init__(
@@ -47,9 +48,12 @@ class Steps:
         facts: Callable[[ToolRef], ToolFacts],
         describe: Callable[[ToolRef], ToolType | None],
         quotas: Callable[[], Quotas],
+        *,
+        lent: Callable[[ToolFacts], Lent],
     ) -> None:
         """Make one; `facts` tells of a tool what decisions about it go by, and `describe` what it takes."""
         self._scope = scope
+        self._lent = lent
         self._quotas = quotas
         self._auditor = auditor
         self._facts = facts
@@ -65,7 +69,7 @@ class Steps:
             inside = call.root.context
             if not isinstance(inside, Inside) or inside.facts is None:
                 return True
-            return self._judged(inside, inside.facts, self._facts(ref), named).callable
+            return self._decided(inside, inside.facts, self._facts(ref), named).callable
 
         async def guarded(arguments: Any, call: Any) -> Any:
             nonlocal known
@@ -74,7 +78,7 @@ class Steps:
                 return await invoke(arguments, call)
             # What is served is known only when all is built, which is before anything is called.
             tool = known = known or self._facts(ref)
-            decision = self._judged(inside, inside.facts, tool, named)
+            decision = self._decided(inside, inside.facts, tool, named)
             if not decision.callable:
                 await self._denied(inside, tool, decision.reason, arguments)
                 told = f"Tool {named!r} may not be called for this caller"
@@ -93,10 +97,11 @@ class Steps:
 
         return Guarded(guarded, allows)
 
-    def _judged(self, inside: Inside, composition: ToolFacts, tool: ToolFacts, named: str) -> Decision:
-        if inside.through is None:
-            return self._scope().step(inside.principal, composition, tool, named)
-        return self._scope().own_step(inside.principal, inside.through, tool, named)
+    def _decided(self, inside: Inside, composition: ToolFacts, tool: ToolFacts, named: str) -> Decision:
+        scope, principal = self._scope(), inside.principal
+        if inside.through is not None:
+            return scope.own_step(principal, inside.through, tool, named)
+        return scope.step(principal, composition, tool, named, self._lent(composition))
 
     async def _denied(self, inside: Inside, tool: ToolFacts, reason: str, arguments: Any) -> None:
         if self._auditor.on:

@@ -52,10 +52,12 @@ class Watcher:
         """Bring the first document into service.
 
         Raises:
-            DocumentInvalid: there is none that is good; its problems say why.
+            DocumentInvalid: there is none that is good; its problems say why, and the log does not say it as well.
         """
-        if await self.refresh() == "failed" and not self.generation:
-            raise DocumentInvalid(self.problems)
+        if await self._look(fully=True) == "failed":
+            if not self.generation:
+                raise DocumentInvalid(self.problems)
+            self._log_failure()
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -65,11 +67,16 @@ class Watcher:
 
     async def poll(self) -> Result:
         """Look once, trusting the signs of an unchanged source."""
-        return await self._look(fully=False)
+        return self._logged(await self._look(fully=False))
 
     async def refresh(self) -> Result:
         """Look now and fully, and try once more what was refused: what it needs may be there by now."""
-        return await self._look(fully=True)
+        return self._logged(await self._look(fully=True))
+
+    def _logged(self, result: Result) -> Result:
+        if result == "failed":
+            self._log_failure()
+        return result
 
     async def _look(self, *, fully: bool) -> Result:
         async with self._one_at_a_time:
@@ -137,7 +144,11 @@ class Watcher:
     def _failed(self, problems: list[Problem]) -> Result:
         self.problems = problems
         self._failed_at = datetime.now(UTC)
-        errors = [str(problem) for problem in errors_in(problems)]
+        self._on_result("failed")
+        return "failed"
+
+    def _log_failure(self) -> None:
+        errors = [str(problem) for problem in errors_in(self.problems)]
         kept = "the last good one stays in service" if self.generation else "there is none to serve"
         self._episodes.trouble(
             "reload",
@@ -146,8 +157,6 @@ class Watcher:
             problems=errors[:_PROBLEMS_LOGGED],
             count=len(errors),
         )
-        self._on_result("failed")
-        return "failed"
 
     def _problem(self, error: Exception) -> Problem:
         if isinstance(error, WeftError):

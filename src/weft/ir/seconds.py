@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, ValidatorFunctionWrapHandler, WithJsonSchema, WrapValidator
 from pydantic_core import CoreSchema
 from pydantic_core import core_schema as cs
 
-from weft.errors import ExpressionInvalid
+from weft.errors import ExpressionInvalid, shown
 from weft.expr.durations import YEAR, Duration, parse_duration
-from weft.ir.nodes import refused
+from weft.ir.nodes import refuse, refused
 from weft.ports import is_object
 
 LEAST = 0.001
+SHORTEST_LEASE = 1.0
+"""A store may take a quarter of a second for each of the three renewals that a lease has in its length."""
 
 Span: TypeAlias = "Duration | str | float"
 """How authors give a length of time: `w.minutes(5)`, "5m", or a number of seconds."""
@@ -30,6 +32,20 @@ class _Seconds:
 
 
 Seconds = Annotated[float, _Seconds()]
+
+
+def _lease(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    seconds = handler(value)
+    if seconds < SHORTEST_LEASE:
+        told = f"an owner at work would lose its lease of {shown(seconds)} seconds before it can renew it"
+        raise refuse("LeaseTooShort", told, value=shown(value), expected="at least 1 second")
+    return seconds
+
+
+LeaseSeconds = Annotated[
+    Seconds, WrapValidator(_lease), WithJsonSchema({"type": "number", "minimum": SHORTEST_LEASE, "maximum": YEAR})
+]
+"""How long an owner that is gone keeps others waiting."""
 
 
 def _number(value: Any) -> Any:

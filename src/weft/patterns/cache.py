@@ -83,7 +83,8 @@ class Cache(Pattern):
         space, finds = KeySpace("cache", place, self.scope), [compile_path(path).find for path in self.key_paths]
 
         async def run(value: Value, call: Call) -> Value:
-            return await cached.get(space.key(principal_of(call.root), _values(finds, value)), value, call)
+            key = space.key(principal_of(call.root), _values(finds, value), self.key_paths)
+            return await cached.get(key, value, call)
 
         return run
 

@@ -23,6 +23,10 @@ FIRST_LOOK: Final = 0.02
 LAST_LOOK: Final = 0.25
 """How soon, and then how often, a process looks for what another one is loading."""
 
+MARK: Final = "cache"
+OUTCOMES: Final = ("bypass", "miss", "hit", "stale", "stale-error")
+"""How answers are got, from the newest to the oldest: of several in one call, the caller is told of the oldest."""
+
 Rights: TypeAlias = Iterable[Callable[[Call], bool]]
 Held: TypeAlias = tuple[Entry, Value]
 """What a store has, and the value in it."""
@@ -102,8 +106,12 @@ class Cached:
         return entry.give(found)
 
     def _say(self, call: Call, outcome: str) -> None:
+        root = call.root
         call.note(cache=outcome)
-        call.root.signals.count("cache_requests", cache=self._label, outcome=outcome)
+        said = None if root.marks is None else root.marks.get(MARK)
+        if said is None or OUTCOMES.index(outcome) > OUTCOMES.index(said):
+            root.mark(MARK, outcome)
+        root.signals.count("cache_requests", cache=self._label, outcome=outcome)
 
     def _read(self, stored: Stored, signals: Signals) -> Held | None:
         try:

@@ -191,7 +191,9 @@ async def _refused(name: str, refusal: Refusal, fallback: Step | None, value: Va
         told = f"it stood in for what circuit '{name}' keeps from being called"
         failed.hint = told if failed.hint is None else f"{failed.hint}; {told}"
         failed.retry_after = error.retry_after if failed.retry_after is None else failed.retry_after
+        failed.add(cause=error.to_json())
         raise failed from error
+    call.root.mark("fallback", True)
     call.root.warn(f"Circuit '{name}' is {_PHASES[refusal.phase]}: the fallback answered")
     return result
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import quote
 
 from weft.errors import NotFound, StoreError
 from weft.expr.jcs import hash_of
 from weft.patterns.circuit_state import UNBORN, CircuitRules, CircuitState, Moves, Outcome, Permit, Phase, Refusal
+from weft.patterns.keys import key_part
 from weft.patterns.outages import Outage, Outages
 from weft.ports import Clock, Signals, Store, Stored
 
@@ -282,7 +282,7 @@ def _made(name: str, rules: CircuitRules, store: Store | None, outages: Outages,
     if store is None:
         return Circuit(name, rules, scope)
     parts = ("v1", "circuit", scope, name, hash_of(asdict(rules))[:32])
-    key = "|".join(quote(part, safe="/@ -.~") for part in parts)
+    key = "|".join(map(key_part, parts))
     outage = outages.of("circuitBreaker", store.name, "each process has circuits of its own")
     return SharedCircuit(name, rules, scope, store=store, outage=outage, key=key)
 

@@ -38,7 +38,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 ReleaseOn = Literal["failure", "always"]
 
-MAX_BYTES = 8 << 20
+MAX_BYTES = 3 << 20
+"""Servers often answer with a value twice, as text and as structured content: both are below `limits.response`."""
 MAX_REFERENCE = 8 << 10
 
 

@@ -40,6 +40,8 @@ class Root(Protocol):
     places_left: int
     warned: int
     """How often the caller was warned so far: a result that came with a warning is not the whole one."""
+    marks: dict[str, Json] | None
+    """What was marked so far; None is nothing."""
 
     def spend_steps(self, count: int) -> None:
         """Take steps from the budget of the root call."""
@@ -63,6 +65,10 @@ class Root(Protocol):
 
     def warn(self, message: str) -> None:
         """Tell the caller, beside the result, what was dropped on the way."""
+        ...
+
+    def mark(self, key: str, value: Json) -> None:
+        """Tell the caller, beside the result or the error, how it was got: a key of its `_meta`."""
         ...
 
     def detach(self, work: Coroutine[Any, Any, object], dropped: Callable[[], object] | None = None) -> None:
@@ -133,6 +139,14 @@ class Call(Protocol):
         """Return the same place for work that outlives the call: its time and its budgets are its own.
 
         With another caller it is done in that one's name.
+        """
+        ...
+
+    def lasting(self, caller: Caller | None = None, seconds: float | None = None) -> Call:
+        """Return the same place for work that the call waits for, and that goes on when it does not any more.
+
+        As `apart`, but what is done there belongs to the call: who follows it is told, and what is marked is its mark.
+        `seconds` is how long it may take, where that is longer than a call usually may.
         """
         ...
 

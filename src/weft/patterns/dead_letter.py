@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import Field
 
 from weft.errors import BudgetSpent, DeadlineExceeded, ExecutionFailed, Loc, UpstreamRefused, WeftError
-from weft.expr.durations import Duration
+from weft.expr.durations import Duration, given_ms
 from weft.expr.shapes import any_of, object_of
 from weft.ir.nodes import Milliseconds
 from weft.ir.normalise import made
@@ -51,7 +51,7 @@ class DeadLetter(Pattern):
     backoff: Backoff | None = None
     rethrow: bool = False
     caller_faults: bool = False
-    store: str | None = None
+    store: Annotated[str, Field(min_length=1)] | None = None
     dead_letter_timeout_ms: Milliseconds = TIMEOUT_MS
     max_bytes: Annotated[int, Field(ge=1024, le=900_000)] = MAX_BYTES
 
@@ -142,6 +142,7 @@ def _is_callers(error: WeftError) -> bool:
 def _with(error: WeftError, wrong: str) -> WeftError:
     told = f"deadLetterError: {wrong}"
     error.hint = told if error.hint is None else f"{error.hint}; {told}"
+    error.add(deadLetterError=wrong)
     return error
 
 
@@ -198,13 +199,7 @@ def dead_letter(
         "rethrow": rethrow,
         "callerFaults": caller_faults,
         "store": store,
-        "deadLetterTimeoutMs": _ms(timeout),
+        "deadLetterTimeoutMs": None if timeout is None else given_ms(timeout, "a timeout"),
         "maxBytes": max_bytes,
     }
     return Op(made(DeadLetter, {name: one for name, one in given.items() if one is not None}), parts)
-
-
-def _ms(timeout: Duration | str | None) -> Any:
-    if isinstance(timeout, Duration):
-        return {"seconds": timeout.seconds}
-    return timeout

@@ -6,14 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Final
-from urllib.parse import quote
 
 from weft.patterns.contract import Step
 from weft.patterns.dead_letter_letters import Letter
-from weft.ports import ABSENT, Delete, Put, Store
+from weft.patterns.keys import key_part
+from weft.ports import Delete, Put, Store
 
 LETTERS: Final = "v1|deadLetter|"
 LEASES: Final = "v1|deadLetterLease|"
+SENDING: Final = b"sending"
+"""What a lease holds while the letter is on its way; nothing, while it is only the pause before the next try."""
 FIRST_PAUSE: Final = 10.0
 LONGEST_PAUSE: Final = 3600.0
 
@@ -29,13 +31,34 @@ class Spool:
 
     async def keep(self, letter: Letter, lease: float) -> Letter:
         """Keep a letter, which is being sent; return it as it is kept."""
-        versions = await self.store.batch([Put(_letter(letter), _encoded(letter)), Put(_lease(letter), b"", lease)])
+        versions = await self.store.batch([Put(_letter(letter), _encoded(letter)), Put(_lease(letter), SENDING, lease)])
         assert versions is not None  # there was no condition
         return replace(letter, version=versions[0])
 
     async def take(self, letter: Letter, lease: float) -> bool:
         """Tell whether one may send a letter: nobody else does, and the pause after the last try is over."""
-        return await self.store.batch([Put(_lease(letter), b"", lease, ABSENT)]) is not None
+        taken = await self.store.put_if_absent(_lease(letter), SENDING, ttl=lease)
+        return taken is not None and await self._is_there(letter)
+
+    async def take_now(self, letter: Letter, lease: float) -> bool | None:
+        """Tell the same whether or not the pause is over; None when the letter is not there any more."""
+        held = await self.store.get(_lease(letter))
+        if held is None:
+            taken = await self.store.put_if_absent(_lease(letter), SENDING, ttl=lease)
+        elif held.value == SENDING:
+            return False
+        else:
+            taken = await self.store.cas(_lease(letter), SENDING, held.version, ttl=lease)
+        if taken is None:
+            return False
+        return True if await self._is_there(letter) else None
+
+    async def _is_there(self, letter: Letter) -> bool:
+        if await self.store.exists(_letter(letter)):
+            return True
+        # Somebody else has sent it since it was read, and forgotten it with its lease.
+        await self.store.delete(_lease(letter))
+        return False
 
     async def put_off(self, letter: Letter) -> None:
         """Keep a letter that its tool did not take, for the next try; unless somebody else has sent it meanwhile."""
@@ -57,11 +80,11 @@ class Spool:
 
 
 def _letter(letter: Letter) -> str:
-    return f"{LETTERS}{quote(letter.principal.tenant, safe='')}|{letter.id}"
+    return f"{LETTERS}{key_part(letter.principal.tenant, safe='')}|{letter.id}"
 
 
 def _lease(letter: Letter) -> str:
-    return f"{LEASES}{quote(letter.principal.tenant, safe='')}|{letter.id}"
+    return f"{LEASES}{key_part(letter.principal.tenant, safe='')}|{letter.id}"
 
 
 def _encoded(letter: Letter) -> bytes:

@@ -16,7 +16,7 @@ from weft.expr.shapes import any_of
 from weft.ir.nodes import Milliseconds, PathText, refuse
 from weft.ir.normalise import made
 from weft.ir.operations import Operation
-from weft.ir.seconds import Seconds, Span, in_seconds
+from weft.ir.seconds import LeaseSeconds, Seconds, Span, in_seconds
 from weft.patterns.contract import Call, Compiler, Flow, Op, Pattern, Pure, Run, Value, operand, perform
 from weft.patterns.copies import Copies
 from weft.patterns.flows import at_path
@@ -63,7 +63,7 @@ class Idempotent(Pattern):
 
     key_paths: Annotated[list[PathText], Field(min_length=1, max_length=32)]
     inner: Operation
-    store: str | None = None
+    store: Annotated[str, Field(min_length=1)] | None = None
     ttl_seconds: TtlSeconds = 0
     on_duplicate: Policy = "cached"
     on_unknown: OnUnknown | None = None
@@ -71,7 +71,7 @@ class Idempotent(Pattern):
     fingerprint_paths: Annotated[list[PathText], Field(min_length=1, max_length=32)] | None = None
     scope: Scope = "caller"
     in_flight_wait_ms: Milliseconds | None = None
-    lease_seconds: Seconds = LEASE
+    lease_seconds: LeaseSeconds = LEASE
     max_stored_bytes: Annotated[int, Field(ge=1024, le=64 << 20)] = MAX_STORED
 
     @classmethod
@@ -110,7 +110,7 @@ class Idempotent(Pattern):
             return flight
 
         async def run(value: Value, call: Call) -> Value:
-            key = space.key(principal_of(call.root), values(value))
+            key = space.key(principal_of(call.root), values(value), self.key_paths)
             asked = payload(value)
             while True:
                 flight = flights.get(key)

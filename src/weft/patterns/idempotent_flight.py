@@ -16,6 +16,8 @@ from weft.patterns.single_flight import again, is_own
 Work: TypeAlias = Callable[[], Awaitable[Value]]
 
 IN_FLIGHT = "DuplicateInFlight"
+REPLAY = "idempotentReplay"
+"""Marks what an earlier request, and not this one, led to; one that is skipped cannot tell."""
 RETRY_AFTER: Final = 1.0
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 0.5
@@ -35,6 +37,8 @@ class Outcome:
     def give(self, call: Call) -> Value:
         """Return the value, or raise the error, to the one who led."""
         call.note(idempotent=self.role)
+        if self.role in ("replay", "follower"):
+            call.root.mark(REPLAY, True)
         if self.error is not None:
             raise self.error
         return self.value
@@ -42,6 +46,7 @@ class Outcome:
     def share(self, call: Call) -> Value:
         """Return a copy of the value, or raise one of the error, to one who followed."""
         call.note(idempotent="follower")
+        call.root.mark(REPLAY, True)
         if isinstance(self.error, WeftError):
             raise again(self.error, self.path)
         if self.error is not None:

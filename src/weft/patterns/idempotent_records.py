@@ -91,6 +91,8 @@ def verdict(error: BaseException) -> Verdict:
 def error_json(error: WeftError) -> dict[str, Any]:
     """Return an error as it is kept."""
     told = {**error.to_json(), "retryAfter": error.retry_after}
+    if error.facts is not None:
+        told["facts"] = dict(error.facts)
     if isinstance(error, ToolFailed):
         told |= {"kind": "ToolFailed", "tool": error.tool, "content": error.content}
     elif isinstance(error, UpstreamRefused):
@@ -108,6 +110,7 @@ def error_of(told: Mapping[str, Any]) -> WeftError:
     error.args = (error.message,)
     error.retryable, error.origin, error.retry_after = told["retryable"], told["origin"], told.get("retryAfter")
     error.path = tuple(told["path"])
+    error.facts = told.get("facts")
     return error
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
@@ -19,6 +19,8 @@ Scope = Literal["caller", "tenant", "public"]
 """Who shares what is kept: one caller, all of a tenant, or everybody."""
 
 VERSION = "v1"
+LONGEST_PART = 200
+"""Characters of a name in a key; five such parts, a hash and the prefix of a store are well below its limit."""
 MISSING = object()
 
 
@@ -34,15 +36,18 @@ def principal_of(root: HasContext) -> Principal:
     return ANONYMOUS if root.context is None else root.context.principal
 
 
-def hash_of_values(values: Iterable[Any]) -> str:
+def hash_of_values(values: Iterable[Any], paths: Sequence[str] = ()) -> str:
     """Return what stands for values: `1`, `"1"`, `true` and `null` differ, and so do lists that only join alike.
+
+    `paths` is where they were found, for the error.
 
     Raises:
         ExecutionFailed: a value is missing (KeyPathMissing): a key without it would be everybody's.
     """
     listed = list(values)
-    if any(value is MISSING for value in listed):
-        told = f"the input has nothing at path {listed.index(MISSING) + 1} of the key"
+    at = next((at for at, value in enumerate(listed) if value is MISSING), None)
+    if at is not None:
+        told = f"the input has nothing at {paths[at] if paths else f'path {at + 1}'}, which is part of the key"
         raise ExecutionFailed(told, code="KeyPathMissing", hint="name a path that every input has")
     return hashlib.sha256(canonical(listed)).hexdigest()
 
@@ -63,14 +68,23 @@ class KeySpace:
         found = self._prefixes.get((tenant, caller))
         if found is None:
             parts = (VERSION, self._kind, tenant, caller, self._place)
-            found = "|".join(quote(part, safe="/@ -.~") for part in parts) + "|"
+            found = "|".join(map(key_part, parts)) + "|"
             if len(self._prefixes) < 10_000:
                 self._prefixes[tenant, caller] = found
         return found
 
-    def key(self, principal: Principal, values: Iterable[Any]) -> str:
+    def key(self, principal: Principal, values: Iterable[Any], paths: Sequence[str] = ()) -> str:
         """Return the key for a caller and the values at the key's paths."""
-        return self.prefix(principal) + hash_of_values(values)
+        return self.prefix(principal) + hash_of_values(values, paths)
+
+
+def key_part(name: str, safe: str = "/@ -.~") -> str:
+    """Return a name as a part of a key; of a long one its hash, since stores take no key of any length."""
+    written = quote(name, safe=safe, errors="surrogatepass")
+    if len(written) <= LONGEST_PART:
+        return written
+    # No name that is written as it is has a `!` in it.
+    return "!" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
 
 
 class Keys:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from weft.errors import BudgetSpent, WeftError
 from weft.expr.comparisons import Predicate
-from weft.expr.durations import Duration, as_ms
+from weft.expr.durations import Duration, given_ms
 from weft.ir.nodes import Milliseconds
 from weft.ir.normalise import made
 from weft.ir.operations import Operation
@@ -150,9 +150,7 @@ def retry(
     if jitter is not None:
         body["jitter"] = jitter
     if attempt_timeout is not None:
-        if isinstance(attempt_timeout, int | float):
-            raise TypeError(f"a timeout needs its unit: w.seconds({attempt_timeout}) or w.millis({attempt_timeout})")
-        body["attemptTimeoutMs"] = as_ms(attempt_timeout)
+        body["attemptTimeoutMs"] = given_ms(attempt_timeout, "a timeout")
     if retry_unknown is not None:
         body["retryUnknown"] = retry_unknown
     return Op(made(Retry, body), [part])

@@ -18,7 +18,7 @@ from weft.ir.bindings import Binding, binding
 from weft.ir.nodes import Milliseconds, Node, PathText, joined, refuse
 from weft.ir.normalise import made
 from weft.ir.operations import AgentCall, Operation, ToolCall, kind_of
-from weft.ir.seconds import Seconds, Span, in_seconds
+from weft.ir.seconds import LeaseSeconds, Seconds, Span, in_seconds
 from weft.patterns.backoff import Backoff
 from weft.patterns.bindings import Read, binding_schema, compile_binding
 from weft.patterns.contract import Compiler, Flow, Op, Operand, Pattern, Pure, Run, Value, operand
@@ -66,7 +66,7 @@ class Saga(Pattern):
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
     backoff: Backoff | None = None
     max_recovery_attempts: Annotated[int, Field(ge=1, le=1000)] = 10
-    lease_seconds: Seconds = 15
+    lease_seconds: LeaseSeconds = 15
     retention_seconds: Seconds = 7 * 24 * 3600
     allow_volatile: bool = False
 
@@ -289,8 +289,9 @@ def saga_step(
     for key, given in (("input", input), ("compensateInput", compensate_input)):
         if given is not None:
             body[key] = binding(given, who)
-    body |= {"pivot": True} if pivot else {}
-    body |= {"retrySafe": True} if retry_safe else {}
+    # Whatever is not False goes into the document, which takes nothing but true and false there.
+    body |= {} if pivot is False else {"pivot": pivot}
+    body |= {} if retry_safe is False else {"retrySafe": retry_safe}
     body |= {} if key_argument is None else {"keyArgument": key_argument}
     return SagaPart(body, parts)
 
@@ -329,7 +330,7 @@ def saga(
         "maxRecoveryAttempts": max_recovery_attempts,
         "leaseSeconds": None if lease is None else in_seconds(lease),
         "retentionSeconds": None if retention is None else in_seconds(retention),
-        "allowVolatile": True if allow_volatile else None,
+        "allowVolatile": None if allow_volatile is False else allow_volatile,
     }
     body |= {key: value for key, value in given.items() if value is not None}
     return Op(made(Saga, body), [part for one in steps for part in one.parts])

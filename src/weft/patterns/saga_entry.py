@@ -12,17 +12,22 @@ from typing import Any, Literal
 from weft.errors import ExecutionFailed, SagaFailed, StoreError, WeftError, shown
 from weft.expr.jcs import hash_of
 from weft.expr.paths import MISSING as NOTHING
-from weft.patterns.contract import Call, Value, type_name
+from weft.patterns.contract import Call, Root, Value, type_name
 from weft.patterns.keys import MISSING, KeySpace, principal_of
 from weft.patterns.saga_journal import Fenced, Journal, Lost, Specs, read
 from weft.patterns.saga_plan import SagaPlan
-from weft.patterns.saga_record import ENDED, Head, Record, State, StepRecord, decode, encode, failure
+from weft.patterns.saga_record import ENDED, Head, Record, State, StepRecord, decode, encode, failure, ref_of
 from weft.patterns.saga_run import Runner
 from weft.ports import Store
 
 FIRST_LOOK = 0.05
 LONGEST_LOOK = 1.0
 MAX_ID = 512
+LARGEST_ID = 10**MAX_ID
+NO_RECORD = (KeyError, TypeError, ValueError, AttributeError)
+"""What reading raises that finds something else than a record."""
+MARK = "weft/sagas"
+MOST_MARKED = 100
 
 
 class Running:
@@ -68,9 +73,9 @@ class Entry:
 
     async def run(self, value: Value, call: Call) -> Value:
         """Begin the saga of an input, or join it."""
-        id = self._id(value, call)
+        named = self._id(value, call)
         principal = principal_of(call.root)
-        key = self.space.key(principal, [id])
+        id, key = str(named), self.space.key(principal, [named])
         call.note(saga=id)
         live = self.running.live.get((self.store.name, key))
         if live is None:
@@ -79,7 +84,7 @@ class Entry:
                 return await self._wait(live, call)
         return await self._join(id, key, value, call)
 
-    def _id(self, value: Value, call: Call) -> str:
+    def _id(self, value: Value, call: Call) -> str | int:
         if self.find_id is None:
             # A retry around the saga has keys that stay the same: its next attempt finds the saga of the first.
             return str(uuid.uuid4()) if call.keys is None else call.keys.next(f"saga|{self.place}", value)
@@ -89,10 +94,10 @@ class Entry:
             raise ExecutionFailed(told, code="KeyPathMissing", hint="name a path that every input has")
         if isinstance(found, str) and 0 < len(found) <= MAX_ID:
             return found
-        if isinstance(found, int) and not isinstance(found, bool):
-            return str(found)
-        got = shown(found) if isinstance(found, str) else type_name(found)
-        raise ExecutionFailed(f"the id of a saga is a text or a whole number, not {got}", code="SagaIdInvalid")
+        if isinstance(found, int) and not isinstance(found, bool) and abs(found) < LARGEST_ID:
+            return found
+        rule = f"a text of 1 to {MAX_ID} characters or a whole number of as many digits"
+        raise ExecutionFailed(f"the id of a saga is {rule}, not {_told(found)}", code="SagaIdInvalid")
 
     async def _begin(self, id: str, key: str, value: Value, call: Call) -> Live | None:
         """Write a new saga and run it; None when there is one of that id."""
@@ -134,11 +139,11 @@ class Entry:
         live.waiting += 1
         runner, head = live.runner, live.runner.journal.head
         try:
-            state = await asyncio.shield(live.task)
+            state = await _ended(live, call.root)
         except Fenced:
             return await self._follow(head.id, runner.journal.key, call)
         except Lost:
-            raise _lost(head, call) from None
+            raise _lost(runner.journal.key, head, call) from None
         except StoreError as error:
             told = f"{error.message}; saga '{head.id}' goes on when the store is back"
             raise StoreError(
@@ -170,11 +175,13 @@ class Entry:
 
     async def _join(self, id: str, key: str, value: Value, call: Call) -> Value:
         """Take part in a saga that another call began."""
-        record = await read(self.store, key)
+        record = await self._read(id, key)
         if record is not None and record.head.fingerprint != hash_of(value):
             told = f"Saga '{id}' was begun with another input"
             raise ExecutionFailed(told, code="SagaIdReused", hint="give each saga an id of its own")
         if self.on_duplicate == "error" and record is not None and not record.ended:
+            if record.state is not None:
+                _mark(call.root, key, id, record.state.status)
             raise _in_progress(id, "it runs already")
         live = self.running.live.get((self.store.name, key))
         call.note(duplicate="replay" if record is not None and record.ended else "join")
@@ -184,15 +191,25 @@ class Entry:
         """Look again and again how a saga stands that runs elsewhere; the deadline of the call ends it."""
         pause = FIRST_LOOK
         while True:
-            record = await read(self.store, key)
+            record = await self._read(id, key)
             if record is None:
                 raise ExecutionFailed(f"Saga '{id}' is not there any more", code="SagaLost")
             if record.state is None:
-                raise _lost(record.head, call)
+                raise _lost(key, record.head, call)
+            _mark(call.root, key, id, record.state.status)
             if (outcome := self._outcome(record, record.state, call)) is not None:
                 return outcome[0]
             await call.root.clock.sleep(pause)
             pause = min(pause * 2, LONGEST_LOOK)
+
+    async def _read(self, id: str, key: str) -> Record | None:
+        try:
+            return await read(self.store, key)
+        except NO_RECORD as error:
+            # Nobody may act as if there were none.
+            told = f"what is stored of saga '{id}' cannot be read: nothing is done, since nobody knows how far it came"
+            hint = f"a newer weft may have written it; `weft saga show {ref_of(key)}` says more"
+            raise ExecutionFailed(told, code="RecordUnreadable", hint=hint) from error
 
     def _outcome(self, record: Record, state: State, call: Call) -> tuple[Value] | None:
         if state.status not in ENDED and state.stuck is None:
@@ -201,6 +218,31 @@ class Entry:
         if state.status == "COMPLETED":
             return (_value(state),)
         raise failure(record.head, state, self.plan.names)
+
+
+def _told(found: Value) -> str:
+    """Return what stands where an id belongs; a long one by its length."""
+    if isinstance(found, str):
+        return shown(found) if len(found) <= MAX_ID else f"one of {len(found)} characters"
+    return "a longer one" if isinstance(found, int) and not isinstance(found, bool) else type_name(found)
+
+
+async def _ended(live: Live, root: Root) -> State:
+    """Return how a saga of this process ended; however long it was waited for, the caller is told how it stands."""
+    try:
+        return await asyncio.shield(live.task)
+    finally:
+        journal = live.runner.journal
+        _mark(root, journal.key, journal.head.id, journal.state.status)
+
+
+def _mark(root: Root, key: str, id: str, status: str) -> None:
+    """Tell the caller of a saga that is its own; one call may have several, and each more than once."""
+    told: Any = {"ref": ref_of(key), "id": id, "status": status}
+    before: Any = (root.marks or {}).get(MARK, [])
+    others = [one for one in before if one["ref"] != told["ref"]]
+    if len(others) < MOST_MARKED:
+        root.mark(MARK, [*others, told])
 
 
 async def _to_its_end(task: asyncio.Task[State]) -> None:
@@ -221,7 +263,8 @@ def _in_progress(id: str, why: str) -> ExecutionFailed:
     return ExecutionFailed(f"Saga '{id}' is in progress: {why}", code="SagaInProgress", hint="ask for it again later")
 
 
-def _lost(head: Head, call: Call) -> SagaFailed:
+def _lost(key: str, head: Head, call: Call) -> SagaFailed:
+    _mark(call.root, key, head.id, "LOST")
     call.root.signals.event("saga_stuck", saga=head.id, tool=head.tool, reason="its record is gone from the store")
     told = f"Saga '{head.id}' is stuck: its record is gone from the store, and nobody knows how far it came"
     return SagaFailed(told, saga={"id": head.id, "status": "LOST", "steps": []}, cause={}, code="SagaLost")

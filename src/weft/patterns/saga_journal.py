@@ -3,7 +3,7 @@
 Workflows that outlive their process have one of the same kind. A saga has a head, written once, which becomes its whole
 record when it ends; while it runs, a state that is replaced under its version, so that a former owner can write no
 more; and a lease, which only saves others the trouble of looking. States of sagas that have not ended have a prefix of
-their own: recovery never reads those that have.
+their own: recovery never reads those that have. Those are found by an index, which is written with their end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import Field, replace
 from random import Random
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from weft.errors import StoreError
-from weft.patterns.saga_record import Head, Record, State, decode, encode
+from weft.errors import StoreError, WeftError
+from weft.patterns.saga_record import INDEX, Head, Record, State, decode, encode, ref_of
 from weft.ports import ABSENT, Change, Clock, Delete, Put, Store, Stored
 
 T = TypeVar("T")
@@ -39,6 +39,15 @@ class Away(Exception):
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(error.message)
+        self.error = error
+
+
+class ServerAway(Exception):
+    """The server of a step is away, and may come back: whoever takes the saga over later goes on."""
+
+    def __init__(self, step: str, error: WeftError) -> None:
+        super().__init__(error.message)
+        self.step = step
         self.error = error
 
 
@@ -305,3 +314,8 @@ class OwnedJournal(Generic[S]):
 
 class Journal(OwnedJournal[State]):
     """The record of one saga, in the hands of its owner."""
+
+    async def end(self, extra: Sequence[Change] = ()) -> None:
+        """Write that the saga has ended, and where operators find it."""
+        index = Put(INDEX + ref_of(self.key), self.key.encode(), ttl=self.head.retention)
+        await super().end([index, *extra])

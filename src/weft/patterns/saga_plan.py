@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
-from weft.errors import SagaFailed, UpstreamMessageTooLarge, UpstreamProtocolError, WeftError
+from weft.errors import ExecutionFailed, SagaFailed, UpstreamMessageTooLarge, UpstreamProtocolError, WeftError
 from weft.patterns.backoff import Backoff
 from weft.patterns.bindings import Read
-from weft.patterns.contract import Step
-from weft.ports import Caller
+from weft.patterns.contract import Step, Value, type_name
+from weft.patterns.copies import bounded
+from weft.patterns.saga_record import StepRecord, decode, key_for
+from weft.ports import Caller, is_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,34 @@ def is_unknown(error: WeftError, stage: SagaStage) -> bool:
     if error.retryable == "unknown-outcome" or isinstance(error, UpstreamProtocolError | UpstreamMessageTooLarge):
         return True
     return not stage.whole
+
+
+def with_key(stage: SagaStage, value: Value, key: str) -> Value:
+    """Return the input of a step with its key in it, where its tool takes that as an argument."""
+    if stage.key_argument is None:
+        return value
+    if not is_object(value):
+        told = f"step '{stage.id}' takes its key as {stage.key_argument!r}, and its input is {type_name(value)}"
+        raise ExecutionFailed(told, hint="give it an object")
+    return {**value, stage.key_argument: key}
+
+
+def to_undo(saga: str, given: Value, stage: SagaStage, record: StepRecord, steps: list[StepRecord]) -> Value:
+    """Return what a compensation is given: the action's output, its input when the outcome is unknown."""
+    outputs: list[Value] = [None if one.output is None else decode(one.output) for one in steps]
+    index = steps.index(record)
+    before = outputs[index - 1] if index else given
+    taken = before if record.input is None else decode(record.input)
+    if stage.read_undo is None:
+        return taken if record.output is None else outputs[index]
+    about = {
+        "input": taken,
+        "output": outputs[index],
+        "outcome": "unknown" if record.output is None else "done",
+        "idempotencyKey": key_for(saga, stage.id, "undo"),
+        "actionKey": key_for(saga, stage.id, "do"),
+    }
+    return bounded(stage.read_undo(given, about, outputs))
 
 
 class _Standing:

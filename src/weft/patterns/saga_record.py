@@ -24,7 +24,12 @@ HEADS = "v1|saga|"
 OPEN = "v1|saga-open|"
 LEASES = "v1|saga-lease|"
 SPECS = "v1|saga-spec|"
-"""What the keys begin with: of each saga, of those that have not ended, of those that somebody works on, of specs."""
+INDEX = "v1|saga-ended|"
+"""What the keys begin with: of each saga, of those that have not ended, of those that somebody works on, of specs, and
+of where those are that have ended, by their refs."""
+
+HALF = 6
+"""So many characters of a ref are of the saga's id, and twice as many of all that names it: nobody's is another's."""
 
 
 def encode(value: Any) -> bytes:
@@ -164,6 +169,8 @@ class State:
     failed: str | None = None
     error: dict[str, Any] | None = None
     result: bytes | None = None
+    abandoned: str | None = None
+    """Why an operator gave it up; `error` stays what it was."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what is written."""
@@ -176,9 +183,8 @@ class State:
             "recoveries": self.recoveries,
             "steps": [step.to_json() for step in self.steps],
         }
-        for key, value in (("stuck", self.stuck), ("failed", self.failed), ("error", self.error)):
-            if value is not None:
-                told[key] = value
+        facts = {"stuck": self.stuck, "failed": self.failed, "error": self.error, "abandoned": self.abandoned}
+        told |= {key: value for key, value in facts.items() if value is not None}
         if self.result is not None:
             told["result"] = orjson.Fragment(self.result)
         return told
@@ -203,6 +209,7 @@ class State:
             told.get("failed"),
             told.get("error"),
             encode(told["result"]) if "result" in told else None,
+            told.get("abandoned"),
         )
 
 
@@ -235,8 +242,11 @@ class Record:
 
 
 def ref_of(key: str) -> str:
-    """Return what names one saga for operators: short, and never that of another caller's saga of the same id."""
-    return hashlib.sha256(key.encode()).hexdigest()[:12]
+    """Return what names one saga for operators: short, and never that of another caller's saga of the same id.
+
+    It begins as the hash of the id does, which is the last part of a key: sagas of one id stand together in the index.
+    """
+    return key.rpartition("|")[2][:HALF] + hashlib.sha256(key.encode()).hexdigest()[: 2 * HALF]
 
 
 def failure(head: Head, state: State, names: Mapping[str, str] | None = None) -> SagaFailed:
@@ -245,7 +255,7 @@ def failure(head: Head, state: State, names: Mapping[str, str] | None = None) ->
     error = state.error or {}
     reason = error.get("message", "it was given up")
     if state.status == "ABANDONED":
-        told, code = f"Saga '{head.id}' was abandoned: {reason}", "SagaAbandoned"
+        told, code = f"Saga '{head.id}' was abandoned: {state.abandoned or reason}", "SagaAbandoned"
     elif state.failed is None:
         told, code = f"Saga '{head.id}' failed, compensation required: {reason}", "SagaFailed"
     else:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from weft.errors import shown
-from weft.expr.durations import Duration, as_ms
+from weft.expr.durations import Duration, given_ms
 from weft.expr.shapes import any_of, array_of
 from weft.ir.nodes import Milliseconds, refuse
 from weft.ir.normalise import made
@@ -93,9 +93,7 @@ def scatter_gather(
         "failFast": fail_fast,
     }
     if timeout is not None:
-        if isinstance(timeout, int | float):
-            raise TypeError(f"a timeout needs its unit: w.seconds({timeout}) or w.millis({timeout})")
-        body["timeoutMs"] = as_ms(timeout)
+        body["timeoutMs"] = given_ms(timeout, "a timeout")
     if min_success is not None:
         body["minSuccess"] = min_success
     return Op(made(ScatterGather, body), parts)

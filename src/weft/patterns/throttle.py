@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from weft.errors import LimitExceeded, Loc, StoreError, shown
-from weft.expr.durations import Duration, as_ms
+from weft.expr.durations import Duration, given_ms
 from weft.expr.jcs import hash_of
 from weft.ir.nodes import Milliseconds, refuse
 from weft.ir.normalise import made
@@ -20,6 +20,7 @@ from weft.patterns.keys import KeySpace, Scope, principal_of
 from weft.patterns.outages import Outages
 from weft.patterns.throttle_gates import Gate, Gates, Pass, Refused, SharedGate
 from weft.patterns.throttle_rates import Strategy, rate_of
+from weft.patterns.throttle_turns import Turns
 from weft.ports import Schema, is_object
 
 MOST = 1_000_000
@@ -107,11 +108,12 @@ class Throttle(Pattern):
 
         if self.store is None:
             return local
-        store = c.store(self.store)
+        store, turns = c.store(self.store), c.kept(Turns)
         outage = c.kept(Outages).of("throttle", store.name, "each process has limits of its own")
 
         async def shared(call: Call, patience: float) -> tuple[float, Pass]:
-            gate = SharedGate(store, space.prefix(principal_of(call.root)), rate, places, seconds)
+            key = space.prefix(principal_of(call.root))
+            gate = SharedGate(store, key, rate, places, seconds, turn=turns.of(f"{store.name}|{key}"))
             try:
                 passed = await gate.enter(call, patience)
             except StoreError as error:
@@ -168,7 +170,7 @@ def throttle(
     given: dict[str, Any] = {
         "name": name,
         "rate": rate,
-        "windowMs": None if rate is None else as_ms(per),
+        "windowMs": None if rate is None else given_ms(per, "the window of a throttle"),
         "strategy": strategy,
         "burst": burst,
         "concurrency": concurrency,

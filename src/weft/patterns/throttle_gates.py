@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -13,6 +14,7 @@ import orjson
 from weft.errors import StoreError
 from weft.patterns.contract import Call, Root
 from weft.patterns.throttle_rates import Numbers, Rate
+from weft.patterns.throttle_turns import Turn
 from weft.ports import Store, is_array, is_object
 
 KNOWN = 10_000
@@ -51,23 +53,24 @@ class Gate:
         return not self._held and not self._waiting and (self._rate is None or self._rate.idle(self._numbers, now))
 
     async def enter(self, root: Root, patience: float) -> float:
-        """Pass, within so many seconds; return the seconds that it took.
+        """Pass, within so many seconds; return the seconds that were waited, 0 for a way that was free.
 
         Raises:
             Refused: it would take longer.
         """
-        came = root.clock.now()
+        came, waited = root.clock.now(), False
         if self._places is not None:
             if self._held >= self._places or self._waiting:
                 await self._place(patience)
+                waited = True
             self._held += 1
         try:
-            if self._rate is not None:
-                await self._moment(self._rate, root, came + patience)
+            if self._rate is not None and await self._moment(self._rate, root, came + patience):
+                waited = True
         except BaseException:
             self.leave()
             raise
-        return root.clock.now() - came
+        return root.clock.now() - came if waited else 0.0
 
     def leave(self) -> None:
         """Give a place back."""
@@ -99,11 +102,12 @@ class Gate:
                 self._held += 1
                 turn.set_result(None)
 
-    async def _moment(self, rate: Rate, root: Root, until: float) -> None:
+    async def _moment(self, rate: Rate, root: Root, until: float) -> bool:
+        """Wait for the moment that a call may begin; tell whether it was not at once."""
         now = root.clock.now()
         when = rate.take(self._numbers, now)
         if when <= now:
-            return
+            return False
         if when >= until:
             rate.give_back(self._numbers, when)
             raise Refused("rate", when - now)
@@ -112,6 +116,7 @@ class Gate:
         except BaseException:
             rate.give_back(self._numbers, when)
             raise
+        return True
 
 
 class Gates:
@@ -133,12 +138,16 @@ class Gates:
 class SharedGate:
     """A gate that lies in a store: moments and places are taken there, by its clock."""
 
-    def __init__(self, store: Store, key: str, rate: Rate | None, places: int | None, window: float) -> None:
-        self._store, self._key = store, key
+    def __init__(
+        self, store: Store, key: str, rate: Rate | None, places: int | None, window: float, *, turn: Turn
+    ) -> None:
+        self._store, self._key, self._turn = store, key, turn
         self._rate, self._places, self._window = rate, places, window
 
     async def enter(self, call: Call, patience: float) -> tuple[float, Pass]:
-        """Pass, within so many seconds; return the seconds that it took, and what gives the place back.
+        """Pass, within so many seconds; return the seconds that were waited, and what gives the place back.
+
+        What the store itself takes to answer is no waiting.
 
         Raises:
             Refused: it would take longer.
@@ -147,15 +156,26 @@ class SharedGate:
         root = call.root
         came = root.clock.now()
         until = came + patience
-        leave = _nothing if self._places is None else await self._place(self._places, call, until)
+        turn = self._turn
+        if turn.full and patience <= 0:
+            raise Refused("places")
+        stood = turn.full
+        # Who may not wait does not stand in line either: whoever is its head may begin to wait.
+        async with turn.taken() if patience > 0 else nullcontext():
+            leave, waited = (_nothing, False) if self._places is None else await self._place(self._places, call, until)
+            try:
+                wait = 0.0 if self._rate is None else await self._moment(self._rate, root, until)
+            except BaseException:
+                leave()
+                raise
+        # The moment is taken: while it is waited for, the next one may take the one after it.
         try:
-            wait = 0.0 if self._rate is None else await self._moment(self._rate, root, until)
             if wait > 0:
                 await root.clock.sleep(wait)
         except BaseException:
             leave()
             raise
-        return root.clock.now() - came, leave
+        return root.clock.now() - came if stood or waited or wait > 0 else 0.0, leave
 
     async def _moment(self, rate: Rate, root: Root, until: float) -> float:
         """Take a moment and return the seconds until it comes."""
@@ -170,8 +190,10 @@ class SharedGate:
 
         return await self._changed(key, take, root)
 
-    async def _place(self, places: int, call: Call, until: float) -> Pass:
+    async def _place(self, places: int, call: Call, until: float) -> tuple[Pass, bool]:
+        """Take a place; return what gives it back, and whether it was waited for."""
         root, key, mine = call.root, f"{self._key}places", secrets.token_hex(8)
+        waited = False
 
         def take(held: Any, now: float) -> tuple[Any, float, bool]:
             holders = {who: end for who, end in (held if is_object(held) else {}).items() if end > now}
@@ -184,13 +206,14 @@ class SharedGate:
             pause = LOOK * (0.5 + root.rng.random())
             if root.clock.now() + pause >= until:
                 raise Refused("places")
+            waited = self._turn.full = True
             await root.clock.sleep(pause)
 
         def drop(held: Any, now: float) -> tuple[Any, float, None]:
             holders = {who: end for who, end in (held if is_object(held) else {}).items() if who != mine}
             return holders, max([SPARE, *(end - now for end in holders.values())]), None
 
-        return lambda: root.detach(self._dropped(key, drop, root))
+        return lambda: root.detach(self._dropped(key, drop, root)), waited
 
     async def _dropped(self, key: str, drop: Callable[[Any, float], tuple[Any, float, Any]], root: Root) -> None:
         try:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
-from weft.errors import TimedOut
-from weft.expr.durations import Duration, as_ms
+from weft.errors import TimedOut, WeftError
+from weft.expr.durations import Duration, given_ms
 from weft.expr.shapes import any_of
 from weft.ir.nodes import Milliseconds
 from weft.ir.normalise import made
@@ -59,10 +59,14 @@ class Timeout(Pattern):
                 raise error
             call.note(timeout="fallback")
             try:
-                return await perform(fallback, value, call)
+                result = await perform(fallback, value, call)
             except Exception as failed:
                 failed.__cause__ = failed.__cause__ or error
+                if isinstance(failed, WeftError):
+                    failed.add(cause=error.to_json())
                 raise
+            root.mark("fallback", True)
+            return result
 
         return run
 
@@ -93,10 +97,8 @@ def timeout(
 
     `duration` is a duration with its unit: `w.seconds(5)` or "5s".
     """
-    if isinstance(duration, int | float):
-        raise TypeError(f"a timeout needs its unit: w.seconds({duration}) or w.millis({duration})")
     parts = [operand(inner, "w.timeout")]
-    body: dict[str, Any] = {"inner": parts[0].node, "durationMs": as_ms(duration)}
+    body: dict[str, Any] = {"inner": parts[0].node, "durationMs": given_ms(duration, "a timeout")}
     if fallback is not None:
         parts.append(operand(fallback, "w.timeout"))
         body["fallback"] = fallback.node

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 from weft.errors import (
     DocumentInvalid,
     ExecutionFailed,
+    Loc,
     NotFound,
     Problem,
     ToolFailed,
@@ -74,45 +75,51 @@ def check(
     problems = [*check_names(tools, named, known, elsewhere), *check_cycles(tools, named)]
     if stores is not None:
         problems += check_stores(document, stores)
-    problems += _check_claims(document)
+    patterns = list(_patterns(document))
+    problems += _check_claims(document, patterns)
     if not any(problem.code in ("Cycle", "RecursionLimit") for problem in problems):
         problems += [*_check_transforms(document), *TypeFlow(document, upstream).check()]
-        problems += check_risks(document, upstream)
+        problems += check_risks(document, upstream, patterns)
     return problems
+
+
+def _patterns(document: Document) -> Iterator[tuple[int, Loc, Pattern]]:
+    """Yield every pattern of a document, with the index of its tool and its place."""
+    for index, tool in enumerate(document.tools):
+        for loc, node in () if tool.spec is None else walk(tool.spec, ("tools", index, "spec")):
+            if isinstance(node, Pattern):
+                yield index, loc, node
 
 
 def check_stores(document: Document, known: frozenset[str]) -> Iterator[Problem]:
     """Report stores that nobody has configured."""
-    for index, tool in enumerate(document.tools):
-        for loc, node in () if tool.spec is None else walk(tool.spec, ("tools", index, "spec")):
-            for name, place in node.stores() if isinstance(node, Pattern) else ():
-                if name not in known:
-                    missing = store_missing(name, known)
-                    yield Problem(
-                        code="UnknownStore",
-                        message=missing.message,
-                        loc=(*loc, *place),
-                        value=shown(name),
-                        expected=f"one of {', '.join(sorted(known))}" if known else missing.hint,
-                        suggestion=nearest(name, known),
-                    )
+    for _, loc, node in _patterns(document):
+        for name, place in node.stores():
+            if name not in known:
+                yield Problem(
+                    code="UnknownStore",
+                    message=f"Store '{name}' not configured",
+                    loc=(*loc, *place),
+                    value=shown(name),
+                    expected=f"one of {', '.join(sorted(known))}" if known else store_missing(name).hint,
+                    suggestion=nearest(name, known),
+                )
 
 
-def _check_claims(document: Document) -> Iterator[Problem]:
+def _check_claims(document: Document, patterns: Iterable[tuple[int, Loc, Pattern]]) -> Iterator[Problem]:
     """Report patterns that share state under one name and do not agree on its rules."""
     first: dict[tuple[str, str], tuple[Claim, str]] = {}
-    for index, tool in enumerate(document.tools):
-        for loc, node in () if tool.spec is None else walk(tool.spec, ("tools", index, "spec")):
-            for claim in node.claims() if isinstance(node, Pattern) else ():
-                other, by = first.setdefault((claim.kind, claim.name), (claim, tool.name))
-                if other.rules != claim.rules:
-                    yield Problem(
-                        code="NameClash",
-                        message=f"{claim.kind} {shown(claim.name)} has other settings in {shown(by)}",
-                        loc=(*loc, *claim.loc),
-                        value=shown(claim.name),
-                        expected="the same settings wherever the name is used, or another name",
-                    )
+    for index, loc, node in patterns:
+        for claim in node.claims():
+            other, by = first.setdefault((claim.kind, claim.name), (claim, document.tools[index].name))
+            if other.rules != claim.rules:
+                yield Problem(
+                    code="NameClash",
+                    message=f"{claim.kind} {shown(claim.name)} has other settings in {shown(by)}",
+                    loc=(*loc, *claim.loc),
+                    value=shown(claim.name),
+                    expected="the same settings wherever the name is used, or another name",
+                )
 
 
 def _check_transforms(document: Document) -> Iterator[Problem]:

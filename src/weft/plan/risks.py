@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from weft.errors import Loc, Problem, shown
 from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, kind_of
-from weft.ir.walk import operations_below, walk
+from weft.ir.walk import operations_below
 from weft.plan.typeflow import source_ref
 from weft.ports import ToolRef, Upstream
 from weft.registry.tools import Tools
@@ -18,19 +18,23 @@ MOST_ATTEMPTS = 10
 """How often one call may reach a tool, when every attempt fails, before that is worth a word."""
 
 
-def check_risks(document: Document, upstream: Upstream | None) -> Iterator[Problem]:
-    """Report retries that multiply each other, and retries of what should not happen twice."""
+def check_risks(
+    document: Document, upstream: Upstream | None, patterns: Iterable[tuple[int, Loc, Node]]
+) -> Iterator[Problem]:
+    """Report retries that multiply each other, and retries of what should not happen twice.
+
+    `patterns` are all of the document, each with the index of its tool and its place.
+    """
     risks = _Risks(document, upstream)
-    for index, tool in enumerate(document.tools):
-        for loc, node in () if tool.spec is None else walk(tool.spec, ("tools", index, "spec")):
-            if _attempts(node) > 1:
-                yield from risks.of(node, loc, index)
+    for index, loc, node in patterns:
+        if _attempts(node) > 1:
+            yield from risks.of(node, loc, index)
 
 
 def _attempts(node: Node) -> int:
     """Return how often a pattern may run what is inside it, one time after another."""
-    told = getattr(node, "max_attempts", 1)
-    return told if isinstance(told, int) else 1
+    # Asked of every pattern of a document: to miss an attribute of a model is slow.
+    return getattr(node, "max_attempts") if "max_attempts" in type(node).model_fields else 1  # noqa: B009
 
 
 class _Risks:

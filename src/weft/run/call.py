@@ -17,7 +17,7 @@ from weft.run.limits import Limits
 Dropped: TypeAlias = "Callable[[], object] | None"
 Detach: TypeAlias = "Callable[[Coroutine[Any, Any, object], Dropped], None]"
 OnStep: TypeAlias = "Callable[[Place], object]"
-"""Told each step that has ended."""
+"""Told each step that has ended, until the call has."""
 
 RUNNING = "running"
 CHANCE = Random()
@@ -30,9 +30,9 @@ class Root:
     """What all branches of a root call share; plain counters, since one event loop runs them all."""
 
     __slots__ = (
-        "_aside", "_background", "_waiting", "calls_left", "clock", "context", "expired", "limits", "now",
-        "on_step", "places_left", "rng", "rows_left", "signals", "spans", "spans_dropped", "steps_left", "warned",
-        "warnings",
+        "_aside", "_background", "_lasting", "_waiting", "calls_left", "clock", "context", "expired", "limits", "marks",
+        "now", "on_step", "places_left", "rng", "rows_left", "signals", "spans", "spans_dropped", "steps_left",
+        "warned", "warnings",
     )  # fmt: skip
 
     spans: list[Place]
@@ -60,10 +60,12 @@ class Root:
         self.places_left = limits.concurrent
         self.warnings: list[str] = []
         self.warned = 0
+        self.marks: dict[str, Json] | None = None
         self.spans_dropped = 0
         self.expired = False
         self._background = background
         self._aside: Root | None = None
+        self._lasting: Root | None = None
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     def spend_steps(self, count: int) -> None:
@@ -115,6 +117,11 @@ class Root:
         if len(self.warnings) < self.limits.warnings:
             self.warnings.append(message)
 
+    def mark(self, key: str, value: Json) -> None:
+        if self.marks is None:
+            self.marks = {}
+        self.marks[key] = value
+
     def detach(self, work: Coroutine[Any, Any, object], dropped: Dropped = None) -> None:
         self._background(work, dropped)
 
@@ -123,6 +130,22 @@ class Root:
         if self._aside is None:
             self._aside = self.beside(self.context)
         return self._aside
+
+    def lasting(self, caller: Caller | None) -> Root:
+        """Return what work shares that the call waits for and that may outlive it: what it marks, the call has marked.
+
+        It has budgets of its own, as all detached work; in the name of another caller, each time new ones.
+        """
+        if caller is not None:
+            root = self.beside(caller)
+        elif self._lasting is None:
+            root = self._lasting = self.beside(self.context)
+        else:
+            root = self._lasting
+        if self.marks is None:
+            self.marks = {}
+        root.marks = self.marks
+        return root
 
     def beside(self, caller: Caller | None) -> Root:
         """Return a root for detached work that shares nothing but the warnings."""
@@ -196,6 +219,11 @@ class Place:
         self.outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
         self.error = error.message if isinstance(error, WeftError) else str(error) or type(error).__name__
 
+    @property
+    def is_span(self) -> bool:
+        """Whether something began here; a place apart only has a time and budgets of its own."""
+        return hasattr(self, "began")
+
     def note(self, **facts: Json) -> None:
         if self.traced:
             self.notes = facts if self.notes is None else {**self.notes, **facts}
@@ -215,10 +243,16 @@ class Place:
             place.outcome = "skipped"
 
     def apart(self, caller: Caller | None = None) -> Place:
-        root = self.root.aside() if caller is None else self.root.beside(caller)
+        return self._elsewhere(self.root.aside() if caller is None else self.root.beside(caller))
+
+    def lasting(self, caller: Caller | None = None, seconds: float | None = None) -> Place:
+        return self._elsewhere(self.root.lasting(caller), seconds or 0.0)
+
+    def _elsewhere(self, root: Root, seconds: float = 0.0) -> Place:
         if self.traced:
             root.spans = self.root.spans
-        place = Place(root, self.root.now() + root.limits.timeout, self.traced)
+        time = max(root.limits.timeout, min(seconds, root.limits.max_timeout))
+        place = Place(root, self.root.now() + time, self.traced)
         place.parent = self
         place.keys = self.keys
         return place
@@ -242,6 +276,12 @@ class ToldPlace(Place):
         place.__class__ = ToldPlace
         return place
 
+    def lasting(self, caller: Caller | None = None, seconds: float | None = None) -> Place:
+        place = super().lasting(caller, seconds)
+        place.__class__ = ToldPlace
+        place.root.on_step = self.root.on_step
+        return place
+
     def close(self, value: Value) -> None:
         super().close(value)
         self.root.on_step(self)
@@ -249,3 +289,21 @@ class ToldPlace(Place):
     def fail(self, error: BaseException) -> None:
         super().fail(error)
         self.root.on_step(self)
+
+
+class Telling:
+    """Tells somebody of steps until the call has ended; what goes on after that is nobody's progress."""
+
+    __slots__ = ("_on_step",)
+
+    def __init__(self, on_step: OnStep) -> None:
+        self._on_step: OnStep | None = on_step
+
+    def __call__(self, place: Place) -> None:
+        """Tell of a step."""
+        if self._on_step is not None:
+            self._on_step(place)
+
+    def end(self) -> None:
+        """Tell of none any more."""
+        self._on_step = None

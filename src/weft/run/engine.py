@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from random import Random
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 from weft.errors import DeadlineExceeded, WeftError
 from weft.patterns.contract import Step, Value
 from weft.plan.snapshot import Snapshot
-from weft.ports import Caller, Clock, Signals
-from weft.run.call import CHANCE, SILENCE, Dropped, OnStep, Place, Root, ToldPlace
+from weft.ports import Caller, Clock, Json, Signals
+from weft.run.call import CHANCE, SILENCE, Dropped, OnStep, Place, Root, Telling, ToldPlace
 from weft.run.clock import MonotonicClock
 from weft.run.deadlines import Deadlines
 from weft.run.limits import Limits
@@ -20,15 +20,28 @@ from weft.run.trace import Trace, trace_of
 
 
 class Result:
-    """What a call gave: the value, what was dropped on the way, and the trace if one was asked for."""
+    """What a call gave: the value, what was dropped on the way, how it was got, and the trace if one was asked for."""
 
-    __slots__ = ("_dropped", "_spans", "value", "warnings")
+    __slots__ = ("_dropped", "_marks", "_spans", "value", "warnings")
 
-    def __init__(self, value: Value, warnings: list[str], spans: list[Place] | None = None, dropped: int = 0) -> None:
+    def __init__(
+        self,
+        value: Value,
+        warnings: list[str],
+        spans: list[Place] | None = None,
+        dropped: int = 0,
+        marks: dict[str, Json] | None = None,
+    ) -> None:
         self.value = value
         self.warnings = warnings
+        self._marks = marks
         self._spans = spans
         self._dropped = dropped
+
+    @property
+    def marks(self) -> Mapping[str, Any]:
+        """How the value was got, where patterns have something to say: `{"cache": "hit"}`."""
+        return self._marks or {}
 
     @property
     def trace(self) -> Trace | None:
@@ -94,15 +107,16 @@ class Engine:
 
         `snapshot` has the tool, where that is not the one that is served.
 
-        An error that the call ends with carries its trace as `error.trace`.
+        An error that a traced call ends with carries the trace as `error.trace`, and its marks as `error.marks`.
         """
         step = (snapshot or self.snapshot).step(name)
         root = Root(self.clock, self.limits, self.detach, caller, rng=self._rng, signals=self._signals)
         place = Place(root, self._deadline(timeout), trace)
         if not trace:
-            return Result(await self._call(step, value, place), root.warnings)
+            result = await self._call(step, value, place)
+            return Result(result, root.warnings, marks=root.marks)
         if on_step is not None:
-            root.on_step = on_step
+            root.on_step = on_step = Telling(on_step)
             place = ToldPlace(root, place.deadline, True)
         root.spans = spans = [place]
         place.begin(step, value)
@@ -112,12 +126,16 @@ class Engine:
             place.fail(error)
             if isinstance(error, WeftError):
                 error.trace = trace_of(spans, root.spans_dropped)
+                error.marks = root.marks
             raise
+        else:
+            place.close(result)
         finally:
             # Spans know their root; were the root to go on knowing them, only the garbage collector would free both.
             root.spans = []
-        place.close(result)
-        return Result(result, root.warnings, spans, root.spans_dropped)
+            if on_step is not None:
+                on_step.end()
+        return Result(result, root.warnings, spans, root.spans_dropped, root.marks)
 
     def _deadline(self, timeout: float | None) -> float:
         limits = self.limits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,7 +87,12 @@ def _right(span: Span) -> str:
     took = "      -   " if span.duration is None else f"{span.duration * 1000:7.2f} ms"
     sizes = "" if span.outcome != "ok" else f"{_size(span.input_size)} -> {_size(span.output_size)}"
     outcome = "" if span.outcome == "ok" else span.outcome
-    return "  ".join(part for part in (took, sizes, outcome, span.error) if part)
+    notes = ", ".join(f"{key}={_noted(value)}" for key, value in (span.notes or {}).items())
+    return "  ".join(part for part in (took, sizes, outcome, notes, span.error) if part)
+
+
+def _noted(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _size(size: int | None) -> str:

@@ -50,6 +50,13 @@ class Lost(Exception):
     """The connection broke before the answer: what was asked may have been done."""
 
 
+class Crowded(StoreError):
+    """All connections were in use for as long as one could wait: too many ask at once, the server may be well."""
+
+    def __init__(self, store: str, seconds: float) -> None:
+        super().__init__(store, f"no connection was free within {seconds:g} s", code="StoreBusy")
+
+
 class Link(Protocol):
     """A connection that serves one operation at a time."""
 
@@ -125,6 +132,11 @@ class Links(Generic[L]):
         await link.drop()
         self._make()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether who waits for a connection waits because others use them."""
+        return self._used > 0
+
     def open(self) -> None:
         """Make connections from now on, the first at once whatever failed before."""
         self._closed = False
@@ -181,6 +193,9 @@ class Links(Generic[L]):
             return Fault(str(lost))
         except TimeoutError:
             return Fault(f"it could not be connected to within {self._timeout:g} s")
+        except Exception as error:
+            # What no library should raise must not leave those waiting who ask.
+            return Fault(f"it cannot be connected to: {type(error).__name__}")
 
     def _failed(self, fault: Fault) -> None:
         self._fault = fault

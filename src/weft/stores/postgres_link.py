@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
@@ -47,6 +48,18 @@ def fault_of(error: asyncpg.PostgresError) -> Fault:
     return _AUTH if state.startswith("28") else Fault(f"it refuses: {error} ({state})")
 
 
+def _at(url: str) -> str:
+    """Return where a URL leads, and nothing of who goes there; nothing at all when that cannot be told apart."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    if "@" in parts.path + parts.query + parts.fragment:
+        return ""
+    hosts = parts.netloc.rpartition("@")[2] or ",".join(parse_qs(parts.query).get("host", []))
+    return f" at {hosts}" if hosts else ""
+
+
 def _broke(error: asyncpg.PostgresError) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in _ENDED
 
@@ -71,10 +84,11 @@ class PostgresLink:
         try:
             connection = await asyncpg.connect(url, timeout=timeout, server_settings=settings)
         except asyncpg.PostgresError as error:
-            fault = Fault(f"it cannot be reached: {error}") if _broke(error) else fault_of(error)
+            fault = Fault(f"it cannot be reached{_at(url)}: {error}") if _broke(error) else fault_of(error)
             raise Refused(fault) from error
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            raise Refused(Fault(f"it cannot be reached: {error or type(error).__name__}")) from error
+            told = getattr(error, "strerror", None) or error or type(error).__name__
+            raise Refused(Fault(f"it cannot be reached{_at(url)}: {told}")) from error
         link = cls(connection)
         try:
             link.began = await link.value("SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")

@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 
 from weft.errors import StoreError
 from weft.ports import ABSENT, ANYHOW, Change, Delete, Put
-from weft.stores.links import Fault, L, Links, Lost, Refused
+from weft.stores.links import Crowded, Fault, L, Links, Lost, Refused
 from weft.stores.rules import LARGEST
 
 T = TypeVar("T")
@@ -42,8 +42,8 @@ class Remote(Generic[L]):
         """
         timeout = timeout or self._timeout
         try:
-            async with asyncio.timeout(timeout):
-                return await self._read(work)
+            async with asyncio.timeout(timeout) as limit:
+                return await self._read(work, limit)
         except TimeoutError:
             raise _late(timeout).error(self._store) from None
 
@@ -55,9 +55,9 @@ class Remote(Generic[L]):
         """
         sent, fault = False, _late(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout) as limit:
                 while True:
-                    link = await self._links.take()
+                    link = await self._take(limit)
                     sent = True
                     try:
                         return await self._on(link, work)
@@ -67,7 +67,7 @@ class Remote(Generic[L]):
                             raise fault.error(self._store) from refused
                         await asyncio.sleep(random.uniform(0.001, 0.01))
                     except Lost as lost:
-                        found = await self._find(link, find)
+                        found = await self._find(link, find, limit)
                         if found is Fate.UNSURE:
                             raise StoreError(self._store, str(lost), sent=True) from lost
                         if not isinstance(found, Fate):
@@ -76,10 +76,31 @@ class Remote(Generic[L]):
         except TimeoutError:
             raise fault.error(self._store, sent=sent) from None
 
-    async def _read(self, work: Callable[[L], Awaitable[T]]) -> T:
+    async def _take(self, limit: asyncio.Timeout) -> L:
+        """Return a connection; to wait for those that others use has a time of its own, in which nothing is sent.
+
+        Raises:
+            StoreError: none came free (Crowded), or none is to be had.
+        """
+        until = limit.when()
+        if not self._links.crowded or until is None:
+            return await self._links.take()
+        loop = asyncio.get_running_loop()
+        came = loop.time()
+        limit.reschedule(None)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._links.take()
+        except TimeoutError:
+            raise Crowded(self._store, self._timeout) from None
+        finally:
+            if not limit.expired():
+                limit.reschedule(until + loop.time() - came)
+
+    async def _read(self, work: Callable[[L], Awaitable[T]], limit: asyncio.Timeout) -> T:
         told = ""
         for _ in range(TRIES):
-            link = await self._links.take()
+            link = await self._take(limit)
             try:
                 return await self._on(link, work)
             except Refused as refused:
@@ -90,11 +111,11 @@ class Remote(Generic[L]):
                 told = str(lost)
         raise StoreError(self._store, told)
 
-    async def _find(self, broken: L, find: Callable[[L, L], Awaitable[T | Fate]]) -> T | Fate:
+    async def _find(self, broken: L, find: Callable[[L, L], Awaitable[T | Fate]], limit: asyncio.Timeout) -> T | Fate:
         """Look for a writing until the time is over: the server may be on its way back."""
         while True:
             try:
-                return await self._read(lambda link: find(link, broken))
+                return await self._read(lambda link: find(link, broken), limit)
             except StoreError as error:
                 if error.retryable == "no":
                     return Fate.UNSURE

@@ -150,7 +150,9 @@ class SqliteStore:
         return await self._do(lambda rows: rows.batch(listed))
 
     async def now(self) -> float:
-        """Return seconds since 1970, which never go back."""
+        """Return seconds since 1970, which never go back; the file tells of them when it is opened."""
+        if self._opened is None:
+            await self._open()
         return self._time.now()
 
     async def _do(self, work: Callable[[Rows], T]) -> T:

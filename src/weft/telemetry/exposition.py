@@ -34,6 +34,7 @@ _STATE_GAUGES: Final = {
     "circuit_open": "Whether a circuit is open, in any worker or scope.",
     "sagas_stuck": "Sagas that wait for an operator.",
     "store_away": "Whether any worker cannot reach the store.",
+    "store_failing": "Whether the store answers any worker, and cannot be read or keeps nothing.",
 }
 _PROCESS_GAUGES: Final = (
     ("process_resident_memory_bytes", "resident_bytes", "Resident memory size in bytes."),

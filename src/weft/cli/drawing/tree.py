@@ -34,5 +34,6 @@ def _span(told: Mapping[str, Any]) -> Span:
         input_size=told.get("inputSize"),
         output_size=told.get("outputSize"),
         error=told.get("error"),
+        notes=told.get("notes"),
         children=[_span(child) for child in told.get("children", ())],
     )
