@@ -7,9 +7,10 @@ from weft.config import Config
 from weft.config.sections import CompositionsRule
 from weft.errors import InputError
 from weft.gateway.composition_tools import composition_tools
-from weft.gateway.compositions import Compositions, Library
+from weft.gateway.compositions import Compositions
 from weft.gateway.drafts import Drafts
 from weft.gateway.gateway import Gateway
+from weft.gateway.templates import Library
 from weft.ports import Store
 from weft.workflows.book import StatisticsBook
 from weft.workflows.runs import Runs

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterable
 from time import time
 from typing import Any
 
-from weft.errors import DocumentInvalid, ExecutionFailed, InputError, StoreError, WeftError, shown
+from weft.errors import DocumentInvalid, ExecutionFailed, InputError, StoreError, WeftError
 from weft.gateway.asked import Request, read_request
 from weft.gateway.callers import Inside
 from weft.gateway.drafts import Compiled, Draft, Drafts, check_input, overridden, read_draft
@@ -17,45 +16,32 @@ from weft.gateway.origins import origin_of
 from weft.gateway.outcome import cause_of, outcome
 from weft.gateway.outlook import outlook
 from weft.gateway.policy import ToolFacts
+from weft.gateway.templates import Library, Templates
 from weft.ir.normalise import is_workflow
 from weft.patterns.contract import Call
 from weft.patterns.keys import principal_of
 from weft.patterns.workflow_journal import cancel as cancel_run
 from weft.patterns.workflow_plan import RunTold, Watch, WorkflowPlan
 from weft.patterns.workflow_record import run_key
-from weft.ports import Caller, Principal, Store, is_object
+from weft.ports import Caller, Principal, Store
 from weft.run.engine import Engine
 from weft.telemetry import Telemetry
 from weft.telemetry.logs import Log
-from weft.workflows.book import StatisticsBook
-from weft.workflows.learning import suggestions
 from weft.workflows.recorded import ENDED, Run, new_run
-from weft.workflows.runs import Runs
-from weft.workflows.shelf import Shelf
-from weft.workflows.template import Template, encoded, read_template
+from weft.workflows.template import Template, encoded
 
 METHOD = "compositions/execute"
 UNDOING = 60.0
 """How many seconds what a cancelled run undoes is waited for."""
 CANCELLING = 20.0
 """The same for the owner of a journalled run, which looks a few times in each lease."""
-MISSING = "missing_tools"
 MOST_RUNNING = 1000
 LOOK_AGAIN = 1.0
 """After how many seconds it is looked again whether a run of another process has ended."""
 _log = Log("gateway")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
-    """Where templates, runs and statistics are kept."""
-
-    shelf: Shelf
-    runs: Runs
-    book: StatisticsBook
-
-
-class Compositions:
+class Compositions(Templates):
     """Runs templates and workflow documents for callers, within what each may call."""
 
     def __init__(
@@ -69,10 +55,9 @@ class Compositions:
     ) -> None:
         """Make it; `stores` are those in which workflows are journalled."""
         self._stores = stores
+        super().__init__(drafts, library)
         self._engine = engine
-        self._drafts = drafts
         self._telemetry = telemetry
-        self._library = library
         self._running: dict[str, Recording] = {}
         drafts.kept.of(Watch).begin = _follower
         drafts.kept.of(Watch).origin = origin_of
@@ -82,64 +67,6 @@ class Compositions:
     async def keep_alive(self) -> None:
         """Say again and again that this process works on its runs, until cancelled."""
         await self._library.runs.keep_alive()
-
-    # Templates.
-
-    async def templates(
-        self, principal: Principal, *, category: str | None = None, tag: str | None = None, search: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Return the templates that a caller sees, each with what its runs so far tell."""
-        cards = await self._library.shelf.list(principal.tenant, category=category, tag=tag, search=search)
-        found = await asyncio.gather(*(self._library.book.get(principal.tenant, card["id"]) for card in cards))
-        return [
-            _measured(card, known.usage_count, known.success_rate) for card, known in zip(cards, found, strict=True)
-        ]
-
-    async def template(self, principal: Principal, id: str) -> dict[str, Any]:
-        """Return a template with its document, and what it lacks to run here."""
-        found = await self._library.shelf.get(principal.tenant, id)
-        known = await self._library.book.get(principal.tenant, id)
-        told = _measured(found.to_json(), known.usage_count, known.success_rate)
-        told[MISSING] = self._drafts.missing(principal, found.template.required_tools)
-        return told
-
-    async def create(self, principal: Principal, body: Any) -> dict[str, Any]:
-        """Keep a new template.
-
-        Raises:
-            DocumentInvalid, InputError: it is not well-formed, or its id is taken.
-        """
-        made = await self._library.shelf.create(principal.tenant, self._sound(body))
-        return made.to_json()
-
-    async def update(self, principal: Principal, id: str, body: Any, *, version: int | None = None) -> dict[str, Any]:
-        """Replace a template; with a version only if it is still that one."""
-        if is_object(body) and body.get("id", id) != id:
-            told = f"the body is of template {shown(body['id'])}"
-            raise InputError(told, code="WrongId", hint=f"leave the id out, or write {id!r}")
-        made = await self._library.shelf.update(
-            principal.tenant, self._sound({**body, "id": id} if is_object(body) else body), version=version
-        )
-        return made.to_json()
-
-    async def delete(self, principal: Principal, id: str, *, version: int | None = None) -> None:
-        """Forget a template and its statistics; with a version only if it is still that one."""
-        await self._library.shelf.delete(principal.tenant, id, version=version)
-        await self._library.book.forget(principal.tenant, id)
-
-    def _sound(self, body: Any) -> Template:
-        # Somebody who sends back what was shown need not take it out.
-        given = {key: one for key, one in body.items() if key != MISSING} if is_object(body) else body
-        template = read_template(given)
-        read_draft(template.composition, ("composition",))
-        return template
-
-    async def stats(self, principal: Principal, id: str) -> dict[str, Any]:
-        """Return what the runs of a template tell, and what they suggest."""
-        found = await self._library.shelf.get(principal.tenant, id)
-        known = await self._library.book.get(principal.tenant, id)
-        advice = [one.to_json() for one in suggestions(found.template.composition, known)]
-        return {"template": id, **known.to_json(), "suggestions": advice}
 
     # Checking.
 
@@ -412,11 +339,6 @@ class Compositions:
     def _here(self, principal: Principal, run_id: str) -> Recording | None:
         recording = self._running.get(run_id)
         return recording if recording is not None and recording.run.tenant == principal.tenant else None
-
-
-def _measured(told: dict[str, Any], usage: int, rate: float | None) -> dict[str, Any]:
-    metadata: Mapping[str, Any] = told["metadata"]
-    return {**told, "metadata": {**metadata, "usage_count": usage, "success_rate": rate}}
 
 
 def _follower(plan: WorkflowPlan, call: Call, value: Any) -> Recording | None:
