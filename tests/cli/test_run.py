@@ -257,3 +257,13 @@ def test_a_tool_that_nobody_has_hints_at_the_servers_of_the_folder(run: Run, fol
     assert "Tool not found: search_documents" in done.stderr
     assert "-c weft.yaml connects to the servers of ./weft.yaml" in done.stderr
     assert "connects to the servers" not in run("run", "flow.yaml", "-c", "weft.yaml").stderr
+
+
+def test_parameters_that_do_not_fit_a_tool_are_told_at_their_place(run: Run, folder: Path):
+    (folder / "tools.py").write_text(
+        "import weft as w\n\n\n@w.python_tool\nasync def greet(name: str) -> str:\n    return name\n"
+    )
+    (folder / "flow.yaml").write_text("steps:\n  - {id: hello, tool: greet, parameters: {nmae: Anna}}\n")
+    done = run("run", "flow.yaml", "--tools", "tools.py")
+    assert done.exit_code == 2
+    assert "flow.yaml:2:23: error: what 'greet' is given does not fit" in done.stderr

@@ -19,13 +19,14 @@ from weft.cli.given import seconds_given, value_given
 from weft.cli.going_on import GoingOn
 from weft.cli.output import as_json, fail, note, plain, result, show_problems, warn
 from weft.cli.outside import importing
-from weft.errors import ExecutionFailed, InputError, NotFound, WeftError
+from weft.errors import DocumentInvalid, ExecutionFailed, InputError, NotFound, WeftError
 
 if TYPE_CHECKING:
     from weft.app import Registry
     from weft.app.stores import Stores
     from weft.config import Config
     from weft.ir.document import Document
+    from weft.ir.normalise import Parsed
     from weft.ports import Upstream
     from weft.run.engine import Result
     from weft.run.trace import Trace
@@ -74,6 +75,8 @@ class Prepared:
     upstream: Upstream
     value: Any
     timeout: float | None
+    parsed: Parsed | None
+    """The document as it was written, unless that was in Python."""
 
 
 @click.command("run", epilog=ANSWERS)
@@ -202,7 +205,7 @@ def _prepare(order: Order, config: Config | None, servers: Pool | None) -> Prepa
     value = accept(tool, {} if order.input is None else value_given(order.input))
     for misfit in misfits(tool, value):
         warn(f"The input of '{tool.name}' does not fit: {misfit}")
-    return Prepared(name, document, upstream, value, timeout)
+    return Prepared(name, document, upstream, value, timeout, registry.parsed)
 
 
 def _registry(order: Order, config: Config | None) -> Registry:
@@ -269,6 +272,10 @@ async def _call(prepared: Prepared, stores: Stores | None, *, traced: bool) -> R
     except ExecutionFailed as error:
         # A store that nobody configured is a matter of what was written.
         raise NotPrepared(InputError(error.message, code=error.code, hint=error.hint)) from None
+    except DocumentInvalid as error:
+        # What does not fit a tool is known only now that the servers have told what their tools take.
+        found = error.problems if prepared.parsed is None else map(prepared.parsed.located, error.problems)
+        raise NotPrepared(DocumentInvalid([*found])) from None
     sagas = GoingOn(kept)
     try:
         return await engine.run(prepared.tool, prepared.value, timeout=prepared.timeout, trace=traced)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from weft.errors import Loc, ToolFailed, WeftError, nearest, shown
+from weft.errors import ExecutionFailed, Loc, ToolFailed, WeftError, nearest, shown
 from weft.expr.cel import compile_condition
 from weft.expr.durations import as_ms
 from weft.expr.interpolation import Interpolated, compile_interpolation, names_in_condition, references_in
@@ -18,14 +18,14 @@ from weft.ir.operations import CompositionCall, ToolCall, Undo
 from weft.ir.seconds import Span, in_seconds
 from weft.patterns.attempts import attempt_at
 from weft.patterns.backoff import Backoff
-from weft.patterns.contract import Call, Compiler, Flow, Op, Operand, Pattern, Pure, Run, Value, operand
+from weft.patterns.contract import Call, Compiler, Flow, Op, Operand, Pattern, Pure, Run, Value, operand, type_name
 from weft.patterns.copies import OFTEN, Copies
 from weft.patterns.retry_rules import rule
 from weft.patterns.workflow_asking import asking
 from weft.patterns.workflow_durable import DurableEntry
 from weft.patterns.workflow_flow import asked_of_input, flow_through
 from weft.patterns.workflow_ledger import Unwritten
-from weft.patterns.workflow_names import STEPS, Names, Waits, waits_of, wrong_names
+from weft.patterns.workflow_names import STEPS, Names, Waits, is_reference, waits_of, wrong_names
 from weft.patterns.workflow_plan import EachItem, Stage, Undoing, Watch, WorkflowPlan
 from weft.patterns.workflow_run import WorkflowRun
 from weft.patterns.workflow_steps import ErrorHandling, Together, WorkflowStep
@@ -98,7 +98,8 @@ class Workflow(Pattern):
                 dependants[other].append(index)
         said = {one.head for one in references_in(self.output)}
         said |= {one.head for stage in stages for text in _texts_in(stage) for one in text.references}
-        conditions = {name for step in self.steps if step.when for name in names_in_condition(step.when)[0]}
+        asked = [step.when for step in self.steps if step.when is not None and not is_reference(step.when)]
+        conditions = {name for when in asked for name in names_in_condition(when)[0]}
         return WorkflowPlan(
             name=c.place().partition("|")[0].partition("@")[0],
             stages=stages,
@@ -207,7 +208,23 @@ def _readable(value: Any) -> list[WorkflowStep] | None:
         return None
 
 
+def _truth(text: str, names: Names) -> Callable[[Mapping[str, Value]], bool]:
+    """Return a condition that is the value of a reference."""
+    asked = compile_interpolation(text.strip(), names.heads)
+
+    def condition(scope: Mapping[str, Value]) -> bool:
+        value: Value = asked.render(scope)
+        if isinstance(value, bool):
+            return value
+        told = f"{text.strip()} is {type_name(value)}, and a condition is true or false"
+        raise ExecutionFailed(told, code="ConditionNotBool", hint="compare it, in CEL: size(input.names) > 0")
+
+    return condition
+
+
 def _condition(text: str, names: Names) -> Callable[[Mapping[str, Value]], bool]:
+    if is_reference(text):
+        return _truth(text, names)
     said, steps = names_in_condition(text)
     holds = compile_condition(text, names.variables(text))
     known = [name for name in said if name in names.owner]

@@ -143,7 +143,7 @@ class _Doing:
             if not stage.may_repeat(last, number):
                 raise final(failures)
             if number > stage.retries:
-                raise exhausted(failures, stage.retries + 1, "attempts")
+                raise exhausted(failures, stage.retries, "attempts")
             pause = self._backoff.chosen.delay(number) * (1 - JITTER * root.rng.random())
             pause = max(pause, asked_to_wait(last))
             if root.clock.now() + pause + LEAST > call.deadline:

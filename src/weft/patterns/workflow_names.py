@@ -68,6 +68,13 @@ def texts_of(step: WorkflowStep, names: Names) -> Iterator[tuple[Loc, Json, Mapp
         yield ("forEach", "items"), step.for_each.items, names.heads
     if step.elicit is not None:
         yield ("elicit", "message"), step.elicit.message, names.local(step)
+    if step.when is not None and is_reference(step.when):
+        yield ("when",), step.when, names.heads
+
+
+def is_reference(when: str) -> bool:
+    """Tell whether a condition is not CEL but `{{..}}`: a value that is true or false."""
+    return when.lstrip().startswith("{{")
 
 
 def waits_of(names: Names) -> list[Waits]:
@@ -94,7 +101,7 @@ def _read(step: WorkflowStep, names: Names) -> Iterator[tuple[Loc, int, bool]]:
         for one in references_in(value):
             if one.head in names.owner and one.head not in local:
                 yield (*loc, *one.loc), names.owner[one.head], one.default is NOTHING
-    if step.when is not None:
+    if step.when is not None and not is_reference(step.when):
         said, steps = names_in_condition(step.when)
         for name in (*said, *steps):
             if name in names.owner:
@@ -129,7 +136,7 @@ def wrong_names(steps: Sequence[WorkflowStep], output: Json, undo: Mapping[str, 
         if step.undo is not None:
             heads = names.local(step, undo=True)
             wrong += _wrong_references(step.undo.parameters, heads, (*at, "undo", "parameters"))
-        if step.when is not None:
+        if step.when is not None and not is_reference(step.when):
             wrong += _wrong_condition(step, index, names)
     for tool, one in undo.items():
         heads = {**names.heads, **dict.fromkeys(UNDONE)}

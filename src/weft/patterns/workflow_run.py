@@ -278,6 +278,7 @@ class WorkflowRun:
         if self.plan.rolls_back and self._done:
             await self._ledger.turn_back(step, error, [one for one in self._done if one.status == "failed"])
             await self._rolled_back()
+        told.duration = self._now() - self._began
         told.error = error if isinstance(error, BudgetSpent) else failure(told, step, error, stopped=self._stopped)
         await self._close()
         raise told.error
