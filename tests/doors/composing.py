@@ -20,7 +20,7 @@ from weft.gateway.keys import KeyFile, make_key
 STRICT = {"identity": {"anonymous": "deny", "allowSelfAsserted": False, "keyFile": "keys.json"}}
 
 
-def step(id: str, tool: str = "echo", **more: Any) -> dict[str, Any]:
+def step(id: str, tool: str | Mapping[str, Any] = "echo", **more: Any) -> dict[str, Any]:
     """Return a step that calls a tool."""
     return {"id": id, "tool": tool, **more}
 

@@ -124,7 +124,10 @@ async def waiting(one: Api) -> str:
 
 async def test_a_stream_on_which_nothing_happens_shows_that_it_is_alive(tmp_path: Path):
     async with api(tmp_path) as one:
-        run, door = await waiting(one), CompositionsDoor(one.gate.running.compositions, heartbeat=0.01)
+        run, door = (
+            await waiting(one),
+            CompositionsDoor(one.gate.running.compositions, rights=one.gate.running.rights, heartbeat=0.01),
+        )
         async with followed(door, run) as stream:
             seen = [await stream.next() for _ in range(8)]
             assert seen[0] == {"": "following"}
@@ -133,14 +136,17 @@ async def test_a_stream_on_which_nothing_happens_shows_that_it_is_alive(tmp_path
 
 async def test_a_stream_ends_with_the_credential_of_its_client(tmp_path: Path):
     async with api(tmp_path) as one:
-        run, door = await waiting(one), CompositionsDoor(one.gate.running.compositions, heartbeat=0.01)
+        run, door = (
+            await waiting(one),
+            CompositionsDoor(one.gate.running.compositions, rights=one.gate.running.rights, heartbeat=0.01),
+        )
         async with followed(door, run, proven=2) as stream:
             assert [event["event"] for event in await stream.rest()][-1] != "run_ended"
 
 
 async def test_streams_end_when_the_door_closes(tmp_path: Path):
     async with api(tmp_path) as one:
-        run, door = await waiting(one), CompositionsDoor(one.gate.running.compositions)
+        run, door = await waiting(one), CompositionsDoor(one.gate.running.compositions, rights=one.gate.running.rights)
         async with followed(door, run) as stream:
             assert (await stream.next())[""] == "following"
             door.close()

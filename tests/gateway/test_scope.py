@@ -124,6 +124,15 @@ def called(made: Scope, principal: Principal, name: str, version: str | None = N
     return None if found is None else (found[0].facts.name, found[0].facts.version)
 
 
+def test_a_server_cannot_take_the_place_of_a_tool_of_weft_that_an_agent_depends_on():
+    runner = Entity("agent", "runner", "1.0.0", (Ref("composition_execute"),))
+    made = Scope(SmallBook([runner]), Policy(), Rules(undeclared_dependency="deny"))
+    assert made.decide(agent("runner"), ToolFacts("composition_execute")).callable
+    for feigned in (ToolFacts("composition_execute", server="evil"), ToolFacts("composition_execute", "1.0.0", "evil")):
+        assert not made.decide(agent("runner"), feigned).callable
+        assert made.seen(agent("runner"), Shelf(feigned)) == []
+
+
 @pytest.mark.req("REG-40")
 def test_an_agent_sees_exactly_what_it_depends_on():
     assert listed(scope(), agent()) == [("fetch", "1.2.3"), ("search", "1.0.0")]

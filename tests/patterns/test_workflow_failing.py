@@ -268,3 +268,29 @@ async def test_two_that_fail_at_the_same_moment_are_one_failure_with_both_told()
     assert "at step 'a'" in error.message
     assert statuses(error)["a"] == "failed"
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.req("WFL-16")
+@pytest.mark.parametrize(
+    ("output", "gives", "warning"),
+    [
+        ("{{bad.v}}", None, "There is no output: "),
+        (["{{good}}", "{{bad.v}}"], ["good", None], "The output has no item 1: "),
+        ({"a": "{{good}}", "b": "{{lost.v}}"}, {"a": "good", "b": None}, "The output has no 'b': "),
+    ],
+)
+@pytest.mark.parametrize("optional", [True, False])
+async def test_what_the_output_lacks_for_want_of_a_step_that_may_fail_is_null(
+    output: Any, gives: Any, warning: str, optional: bool
+):
+    more: dict[str, Any] = {"on_error": "continue"} if optional else {}
+    what = spec(step("bad", **more), step("lost", "bad"), step("good"), output=output, **({} if optional else PARTLY))
+    result = await shop(what, bad=refusal("no")).run(what)
+    assert result.value == gives
+    assert result.warnings[-1].startswith(warning)
+
+
+async def test_what_the_output_lacks_of_a_step_that_went_well_fails_the_workflow():
+    what = spec(step("bad", on_error="continue"), step("good"), output=["{{good.nothing}}"])
+    error = await shop(what, bad=refusal("no")).failing(what)
+    assert error.cause["code"] == "UnresolvedReference"

@@ -74,6 +74,20 @@ def test_a_missing_version_is_told_with_those_that_there_are():
     assert problem.message == "Tool 'fetch' has no version '9.9.9': there is 1.2.3, 1.0.0"
 
 
+def test_an_agent_depends_on_a_tool_of_weft_by_its_name_alone():
+    own = {"type": "tool", "name": "composition_execute"}
+    assert told(registry(depend(own))) == told(registry(depend()))
+    (versioned,) = [one for one in found(registry(depend({**own, "version": "1.0.0"}))) if one.severity == "error"]
+    assert (versioned.code, versioned.pointer) == ("UnknownVersion", f"{SBOM}/0/version")
+
+
+def test_an_agent_says_the_version_of_every_other_tool():
+    (bare,) = [
+        one for one in found(registry(depend({"type": "tool", "name": "composition_exec"}))) if one.severity == "error"
+    ]
+    assert (bare.code, bare.suggestion) == ("MissingKey", "composition_execute")
+
+
 @pytest.mark.req("REG-21")
 def test_25_a_server_must_provide_the_tools_that_come_from_it():
     def change(document: Doc) -> None:

@@ -90,7 +90,7 @@ async def test_results_skips_and_failures_of_an_earlier_life_are_known(town: Tow
     await other.workflows.once()
     record = await town.record()
     assert record.state is not None
-    assert record.state.status == "partial"
+    assert record.state.status == "succeeded", "what failed was said to be no loss"
     told = {step["id"]: step["status"] for step in record.state.steps or []}
     assert told == {"a": "succeeded", "b": "failed", "c": "skipped", "d": "skipped", "e": "succeeded", "f": "succeeded"}
     assert record.outcome() == {"e": 10**30, "b": 7, "c": 8}

@@ -6,6 +6,9 @@ from weft.app.stores import Stores
 from weft.config import Config
 from weft.config.sections import CompositionsRule
 from weft.errors import InputError
+from weft.gateway.admitting import RunLimits
+from weft.gateway.auditing import Auditor
+from weft.gateway.composition_rights import CompositionRights
 from weft.gateway.composition_tools import composition_tools
 from weft.gateway.compositions import Compositions
 from weft.gateway.drafts import Drafts
@@ -24,17 +27,23 @@ def compositions_of(config: Config, gateway: Gateway, stores: Stores) -> Composi
         InputError: the store that it is to use is not configured.
     """
     rule = config.compositions
-    drafts = Drafts(gateway.live)
+    drafts = Drafts(gateway.live, stores=lambda: stores.names)
     made = Compositions(
         gateway.engine,
         drafts,
         gateway.telemetry,
         library_on(stores_for(rule, stores), rule),
         stores=lambda: stores.all().values(),
+        limits=RunLimits(principal=config.limits.per_principal),
     )
     if rule.tools:
         gateway.live.own = composition_tools(made)
     return made
+
+
+def rights_over(compositions: Compositions, gateway: Gateway, auditor: Auditor) -> CompositionRights:
+    """Return who may use the service without its tools."""
+    return CompositionRights(composition_tools(compositions), gateway.live, gateway.telemetry, auditor)
 
 
 def stores_for(rule: CompositionsRule, stores: Stores) -> Store:

@@ -15,7 +15,7 @@ from typing import Any
 from weft.app.access import access_of, is_same_access
 from weft.app.approvals import approval_of, argv_of
 from weft.app.auditing import Auditing
-from weft.app.composing import compositions_of
+from weft.app.composing import compositions_of, rights_over
 from weft.app.identities import authenticators_of
 from weft.app.keeping import Keeping
 from weft.app.registries import content_of, source_of
@@ -113,6 +113,7 @@ class Running:
             chatter=lambda server, line: upstream.debug(line, server=server),
         )
         self.compositions = compositions_of(config, self.gateway, self.keeping.stores)
+        self.rights = rights_over(self.compositions, self.gateway, auditor)
         self.authenticators = authenticators_of(
             config.identity,
             loopback=self._local,
@@ -196,7 +197,9 @@ class Running:
         given, limits = config.listen, config.limits
         door = McpDoor(self.gateway, key=self._key, peers=self.peers, limits=message_limits_of(config))
         plain = PlainDoor(self.gateway, limits=document_limits_of(config))
-        compositions = CompositionsDoor(self.compositions, peers=self.peers, limits=document_limits_of(config))
+        compositions = CompositionsDoor(
+            self.compositions, rights=self.rights, peers=self.peers, limits=document_limits_of(config)
+        )
         site = Site(bound=given.host, hosts=given.allowed_hosts, origins=given.allowed_origins)
         load = Load(
             LoadLimits(

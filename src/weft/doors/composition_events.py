@@ -14,7 +14,6 @@ from weft.doors.mcp.streams import EVENTS, STALL
 from weft.errors import WeftError, shown
 from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
 from weft.ports import Principal
-from weft.workflows.recorded import ENDED
 
 END: Final = "end"
 """The id of the last event: who comes back with it has heard all, and is told not to come again."""
@@ -122,6 +121,5 @@ async def _still_proven(again: Callable[[], Awaitable[Principal]] | None) -> boo
 
 def _event(event: dict[str, Any]) -> bytes:
     kind: str = event["event"]
-    over = kind == "run_ended" and event["data"]["status"] in ENDED
-    id = END if over else str(event["id"])
+    id = END if kind == "run_ended" else str(event["id"])
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), kind.encode(), any_json(event["data"]))

@@ -38,7 +38,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One method of one path below BASE; `problems` are the statuses of errors that only some routes have."""
+    """One method of one path below BASE; `problems` are the statuses of errors that only some routes have.
+
+    `tool` is the one that does the same for models, whose right it takes; what only looks at runs, or ends one, is not
+    counted as its call.
+    """
 
     name: str
     method: str
@@ -49,6 +53,8 @@ class Route:
     headers: tuple[Parameter, ...] = ()
     body: str | None = None
     problems: tuple[int, ...] = ()
+    tool: str | None = None
+    counts: bool = True
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -86,6 +92,7 @@ ROUTES: Final = (
         method="GET",
         path="templates",
         about="The templates that the caller sees, without their documents.",
+        tool="composition_list_templates",
         query=_CHOICE,
         answers={200: Answer(about="The templates, by id.", schema="Templates")},
     ),
@@ -94,6 +101,7 @@ ROUTES: Final = (
         method="POST",
         path="templates",
         about="Keep a new template.",
+        tool="composition_create_template",
         body="NewTemplate",
         answers={201: Answer(about="It is kept.", schema="Template", headers=("location", "etag"))},
         problems=(409, 422),
@@ -103,6 +111,7 @@ ROUTES: Final = (
         method="GET",
         path="templates/{id}",
         about="A template with its document, and which tools it lacks here.",
+        tool="composition_get_template",
         answers={200: Answer(about="The template.", schema="Template")},
         problems=(404,),
     ),
@@ -111,6 +120,7 @@ ROUTES: Final = (
         method="PUT",
         path="templates/{id}",
         about="Put another in its place.",
+        tool="composition_create_template",
         headers=(_MATCH,),
         body="ReplacedTemplate",
         answers={200: Answer(about="It is replaced.", schema="Template", headers=("etag",))},
@@ -121,6 +131,7 @@ ROUTES: Final = (
         method="DELETE",
         path="templates/{id}",
         about="Forget a template and its statistics.",
+        tool="composition_delete_template",
         headers=(_MATCH,),
         answers={204: Answer(about="It is gone.")},
         problems=(404, 409, 412),
@@ -130,6 +141,7 @@ ROUTES: Final = (
         method="GET",
         path="templates/{id}/stats",
         about="What the runs of a template tell, and what they suggest.",
+        tool="composition_get_template",
         answers={200: Answer(about="Counts, durations, and suggestions.", schema="Statistics")},
         problems=(404,),
     ),
@@ -138,6 +150,7 @@ ROUTES: Final = (
         method="POST",
         path="execute",
         about="Run a template or a document, or tell what would be done.",
+        tool="composition_execute",
         body="Request",
         answers={
             200: Answer(about="It ran, well or not; or, of a dry run, the plan.", schema="Outcome"),
@@ -150,6 +163,7 @@ ROUTES: Final = (
         method="POST",
         path="validate",
         about="Tell whether a template or a document can run for the caller.",
+        tool="composition_validate",
         body="Checked",
         answers={200: Answer(about="Whether it can, and why not.", schema="Validity")},
         problems=(404,),
@@ -159,6 +173,8 @@ ROUTES: Final = (
         method="GET",
         path="runs",
         about="The newest runs of the caller's tenant, a page of them.",
+        tool="composition_execute",
+        counts=False,
         query=_PAGE,
         answers={200: Answer(about="The runs, and where to go on.", schema="Runs")},
     ),
@@ -167,6 +183,8 @@ ROUTES: Final = (
         method="GET",
         path="runs/{id}",
         about="A run with its steps.",
+        tool="composition_execute",
+        counts=False,
         answers={200: Answer(about="The run.", schema="Run")},
         problems=(404,),
     ),
@@ -174,7 +192,9 @@ ROUTES: Final = (
         name="cancelRun",
         method="POST",
         path="runs/{id}/cancel",
-        about="End a run, and wait until it has ended.",
+        about="End a run that the caller began, and wait until it has ended.",
+        tool="composition_execute",
+        counts=False,
         answers={200: Answer(about="The run as it ended.", schema="Run")},
         problems=(404, 409),
     ),
@@ -183,6 +203,8 @@ ROUTES: Final = (
         method="GET",
         path="runs/{id}/events",
         about="What happens in a run, as it happens: server-sent events, until `run_ended`.",
+        tool="composition_execute",
+        counts=False,
         headers=(_RESUME,),
         answers={
             200: Answer(about="The events.", schema="Events", media=EVENTS),

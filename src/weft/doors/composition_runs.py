@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from weft.doors.peers import Peers
 from weft.errors import InputError, LimitExceeded, NotFound
+from weft.gateway.composition_rights import NotAllowed
 from weft.gateway.compositions import Compositions
 from weft.ports import Principal
 from weft.workflows.recorded import ENDED
@@ -28,7 +29,7 @@ class Everywhere:
         self._relayed = 0
 
     def answer_others(self) -> None:
-        """Let the other workers ask this one about its runs; they have made sure of the tenant."""
+        """Let the other workers ask this one about its runs; they have made sure of the tenant and of the right."""
         if self._peers is not None:
             self._peers.on("has_run", self._asked_has)
             self._peers.on("get_run", self._asked_get)
@@ -50,12 +51,15 @@ class Everywhere:
             raise
 
     async def cancel(self, principal: Principal, run_id: str) -> dict[str, Any]:
-        """End a run, and return it as it ended.
+        """End a run that the caller began, and return it as it ended.
 
         Raises:
             NotFound: the tenant has no such run.
+            NotAllowed: somebody else of the tenant began it.
             InputError: it is not under way (RunNotRunning).
         """
+        if (await self.run(principal, run_id))["principal"] != principal.id:
+            raise NotAllowed(f"somebody else began run {run_id}", hint="only who began a run may end it")
         if self._peers is not None and (worker := await self._worker_of(principal, run_id)) is not None:
             message = _message("cancel_run", principal, run_id)
             told = await self._peers.tell(worker, message, timeout=CANCELLING)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 from weft.doors.asgi import (
@@ -39,11 +39,14 @@ from weft.doors.plain import LIMITS, check_json, trace_context
 from weft.doors.problems import Unreadable, answer_problem
 from weft.errors import DocumentInvalid, WeftError, nearest, shown
 from weft.gateway.callers import Nobody
+from weft.gateway.composition_rights import CompositionRights
+from weft.gateway.composition_tools import is_well
 from weft.gateway.compositions import Compositions
 from weft.ir.read import CALL_LIMITS, DocumentLimits, read
 from weft.ports import ANONYMOUS, Principal, is_object
 
 _ETAGS: Final = re.compile(r'((W/)?"[!#-~]*"[ \t]*(,[ \t]*(?!$)|$))+')
+T = TypeVar("T")
 NEVER: Final = -1
 """A version that no template has."""
 
@@ -76,12 +79,14 @@ class CompositionsDoor:
         self,
         compositions: Compositions,
         *,
+        rights: CompositionRights,
         peers: Peers | None = None,
         limits: DocumentLimits = CALL_LIMITS,
         heartbeat: float = HEARTBEAT,
     ) -> None:
         self.exceeded: Counter[str] = Counter()
         self._service = compositions
+        self._rights = rights
         self._runs = Everywhere(compositions, peers)
         self._runs.answer_others()
         self._limits = limits
@@ -116,12 +121,12 @@ class CompositionsDoor:
                 headers = [(b"allow", allowed.encode())]
                 raise BadRequest(405, "MethodNotAllowed", f"this takes {allowed}")
             asked = await self._read(route, name, scope, receive)
-            if route.name == "getOpenapi":
+            if route.tool is None:
                 await answer(send, 200, self._openapi)
             elif route.name == "followRun":
-                await self._follow(asked, send)
+                await self._follow(asked, await self._by_right(route, route.tool, asked, self._events), send)
             else:
-                await _answer(send, await self._do[route.name](asked))
+                await _answer(send, await self._by_right(route, route.tool, asked, self._do[route.name]))
         except ClientGone:
             return
         except WeftError as error:
@@ -136,6 +141,17 @@ class CompositionsDoor:
             body = _parsed(await read_body(scope, receive, limit=self._limits.bytes), self._limits)
         principal = scope["state"].get(PRINCIPAL, ANONYMOUS)
         return Asked(principal=principal, scope=scope, name=name, query=query, body=body)
+
+    async def _by_right(self, route: Route, tool: str, asked: Asked, do: Callable[[Asked], Awaitable[T]]) -> T:
+        """Do what is asked for, if the caller has the right to the tool that does the same."""
+        way = f"HTTP {route.method} {route.path}"
+        async with self._rights.use(asked.principal, tool, _arguments(asked), way=way, counts=route.counts) as use:
+            done = await do(asked)
+            if isinstance(done, Told) and is_object(done.value):
+                use.trace_id = done.value.get("trace_id")
+                if route.name == "execute" and not is_well(done.value):
+                    use.outcome = "error"
+            return done
 
     # Templates.
 
@@ -201,14 +217,18 @@ class CompositionsDoor:
     async def _cancel(self, asked: Asked) -> Told:
         return Told(200, await self._runs.cancel(asked.principal, asked.name))
 
-    async def _follow(self, asked: Asked, send: Send) -> None:
+    async def _events(self, asked: Asked) -> AsyncGenerator[dict[str, Any]] | None:
         after = resumed_at(asked.scope)
         if after is None:
             await self._runs.run(asked.principal, asked.name)
+            return None
+        return await self._runs.follow(asked.principal, asked.name, after)
+
+    async def _follow(self, asked: Asked, events: AsyncGenerator[dict[str, Any]] | None, send: Send) -> None:
+        if events is None:
             await no_more(send)
-            return
-        events = await self._runs.follow(asked.principal, asked.name, after)
-        await self._streams.send(asked.scope, send, events)
+        else:
+            await self._streams.send(asked.scope, send, events)
 
 
 def _place(scope: Scope) -> tuple[dict[str, Route], str]:
@@ -231,6 +251,12 @@ def _parsed(body: bytes, limits: DocumentLimits) -> dict[str, Any]:
     if not is_object(value):
         raise BadRequest(400, "InvalidRequest", f"the body must be an object, not {shown(value)}")
     return value
+
+
+def _arguments(asked: Asked) -> dict[str, Any]:
+    """Return what is asked for as arguments of a tool: what an audit log has the fingerprint of."""
+    named = {"id": asked.name} if asked.name else {}
+    return {**(asked.body or {}), **asked.query, **named}
 
 
 def _location(*parts: str) -> tuple[bytes, bytes]:

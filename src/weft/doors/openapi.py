@@ -18,6 +18,7 @@ _HEADERS: Final = {
 _ABOUT: Final = {
     400: "The request is not one: its JSON, its shape, or a parameter.",
     401: "The caller has not proven who it is.",
+    403: "The caller may not do this.",
     404: "There is none, for this caller.",
     405: "The path does not have this method; `Allow` says which it has.",
     409: "It cannot be done to what there is.",
@@ -57,7 +58,8 @@ def openapi() -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    statuses = sorted({*_ALWAYS, *route.problems, *(_WITH_BODY if route.body is not None else ())})
+    body, right = () if route.body is None else _WITH_BODY, () if route.tool is None else (403,)
+    statuses = sorted({*_ALWAYS, *route.problems, *body, *right})
     told: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.about,

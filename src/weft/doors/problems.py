@@ -11,6 +11,7 @@ from weft.gateway.asked import RequestInvalid
 from weft.gateway.quotas import QuotaExceeded
 
 CODES: Final[Mapping[str, int]] = {
+    "NotAllowed": 403,
     "InvalidCursor": 400,
     "InvalidLimit": 400,
     "UnknownStatus": 400,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -76,8 +76,12 @@ def references_in(value: Json) -> tuple[Reference, ...]:
     return tuple(piece.reference for piece in pieces if isinstance(piece, Written))
 
 
-def compile_interpolation(value: Json, heads: Mapping[str, str | None]) -> Interpolated:
+def compile_interpolation(
+    value: Json, heads: Mapping[str, str | None], *, close: Callable[[str, Iterable[str]], str | None] = nearest
+) -> Interpolated:
     """Return a value whose references start with one of `heads`: names, with the output key of the step they name.
+
+    `close` finds what a name that is none of them most likely meant.
 
     Raises:
         ReferenceInvalid: a reference that is malformed, or that starts with another name.
@@ -90,7 +94,7 @@ def compile_interpolation(value: Json, heads: Mapping[str, str | None]) -> Inter
         pieces = pieces_of(place)
         for written in pieces:
             if isinstance(written, Written):
-                _check_head(written, heads)
+                _check_head(written, heads, close)
                 references.append(written.reference)
         if place.parent is None:
             render = _filler(pieces, heads)
@@ -104,7 +108,9 @@ def compile_interpolation(value: Json, heads: Mapping[str, str | None]) -> Inter
     return Interpolated(value, tuple(references), render)
 
 
-def _check_head(written: Written, heads: Mapping[str, str | None]) -> None:
+def _check_head(
+    written: Written, heads: Mapping[str, str | None], close: Callable[[str, Iterable[str]], str | None]
+) -> None:
     head = written.reference.head
     if head not in heads:
         raise ReferenceInvalid(
@@ -112,7 +118,7 @@ def _check_head(written: Written, heads: Mapping[str, str | None]) -> None:
             code="UnknownReference",
             value=head,
             expected=f"one of {_listed(heads)}" if heads else "no references here",
-            suggestion=nearest(head, heads),
+            suggestion=close(head, heads),
             position=written.position,
             loc=written.reference.loc,
         )

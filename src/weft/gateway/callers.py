@@ -8,7 +8,7 @@ from typing import Any
 from weft.errors import UpstreamRefused
 from weft.gateway.policy import ToolFacts
 from weft.patterns.workflow_plan import Follower
-from weft.ports import ANONYMOUS, Caller, Principal
+from weft.ports import ANONYMOUS, Caller, Principal, Schema
 from weft.upstreams.asking import offered
 from weft.upstreams.onward import Onward
 
@@ -32,10 +32,11 @@ class Inside(Onward):
 
     `facts` are those of the composition, by which its steps are judged; `secrets` gets what steps that failed were
     given and nobody else may see. What the caller wrote itself has `through`: its steps are the caller's own calls, or
-    those of the compositions named there. `run` follows a workflow.
+    those of the compositions named there. `run` follows a workflow; `gives` is the schema of what one promised that
+    another process began.
     """
 
-    __slots__ = ("facts", "run", "secrets", "through", "trace_id")
+    __slots__ = ("facts", "gives", "run", "secrets", "through", "trace_id")
 
     def __init__(
         self,
@@ -47,11 +48,13 @@ class Inside(Onward):
         secrets: set[str] | None = None,
         through: tuple[ToolFacts, ...] | None = None,
         run: Follower | None = None,
+        gives: Schema | None = None,
     ) -> None:
         super().__init__(caller, meta)
         self.facts = facts
         self.through = through
         self.run = run
+        self.gives = gives
         self.trace_id = trace_id
         self.secrets = set[str]() if secrets is None else secrets
 

@@ -29,8 +29,8 @@ from weft.gateway.progress import steps_told
 from weft.gateway.quotas import QuotaExceeded, Quotas
 from weft.gateway.results import failed, served
 from weft.gateway.rounds import Answers, Rounds
-from weft.gateway.scope import Decision
 from weft.gateway.signing import digest
+from weft.gateway.unforeseen import Unforeseen
 from weft.gateway.values import secrets_of, warned, without
 from weft.gateway.views import Perform, Tool, View
 from weft.ir.document import ToolDef
@@ -40,17 +40,14 @@ from weft.ports import Caller, Principal, is_array, is_object
 from weft.redaction import redact
 from weft.run.engine import Engine
 from weft.telemetry import Active, Telemetry
-from weft.telemetry.logs import Log
 from weft.upstreams.onward import Onward
 from weft.upstreams.results import outcome_of
 from weft.upstreams.server import Server
 
-_log = Log("gateway")
 METHOD = "tools/call"
 LIMITS = (LimitExceeded, DeadlineExceeded, UpstreamMessageTooLarge)
 """The errors that say that a limit was met; each is counted under its code."""
 
-TOLD = 1000
 MISFITS = 20
 
 
@@ -94,7 +91,7 @@ class ToolCalls:
         self._rounds = rounds
         self._telemetry = telemetry
         self._auditor = auditor
-        self._warned = set[tuple[str, str]]()
+        self._unforeseen = Unforeseen(telemetry.metrics)
 
     async def call(
         self,
@@ -128,8 +125,7 @@ class ToolCalls:
             arguments = {}
         elif not is_object(arguments):
             raise InputError(f"arguments must be an object, not {shown(arguments)}", code="InvalidParams")
-        if decision.finding is not None:
-            self._warn(principal, tool, decision)
+        self._unforeseen.note(principal, tool.key, decision)
         try:
             quotas.take(principal, tool.facts)
         except QuotaExceeded as error:
@@ -191,16 +187,6 @@ class ToolCalls:
             await self._auditor.call(
                 principal, tool, None, decision="deny", reason=reason, arguments=given, outcome="denied"
             )
-
-    def _warn(self, principal: Principal, tool: Tool, decision: Decision) -> None:
-        """Tell of a call that nobody foresaw: each time in the metrics, the first time in the log."""
-        self._telemetry.metrics.finding(decision.code)
-        told = (principal.id, tool.key)
-        if told not in self._warned:
-            if len(self._warned) >= TOLD:
-                self._warned.clear()
-            self._warned.add(told)
-            _log.warning(f"{decision.finding}: {tool.key} was called", principal=principal.id)
 
     async def _in_rounds(self, calling: Calling, caller: Caller, answers: Answers | None) -> dict[str, Any]:
         tool = calling.tool

@@ -178,6 +178,11 @@ def composition_tools(compositions: Compositions) -> tuple[Tool, ...]:
     )
 
 
+def is_well(done: Mapping[str, Any]) -> bool:
+    """Tell whether what was run, or begun, or only planned, is no failure."""
+    return bool(done.get("success", True)) or done["status"] in WELL
+
+
 class _Doing:
     """Does what the tools do, each for its caller."""
 
@@ -187,7 +192,7 @@ class _Doing:
     async def execute(self, caller: Caller, arguments: dict[str, Any]) -> Performed:
         hear = events_told(caller) if caller.wants_progress else None
         done = await self._compositions.execute(caller, arguments, hear=hear)
-        if done.get("success", True) or done["status"] in WELL:
+        if is_well(done):
             return Performed(done)
         return Performed(done, _why(done))
 

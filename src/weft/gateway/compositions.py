@@ -7,22 +7,24 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from time import time
 from typing import Any
 
-from weft.errors import DocumentInvalid, ExecutionFailed, InputError, StoreError, WeftError
+from weft.errors import DeadlineExceeded, DocumentInvalid, InputError, StoreError, WeftError
+from weft.gateway.admitting import RunLimits
 from weft.gateway.asked import Request, read_request
 from weft.gateway.callers import Inside
-from weft.gateway.drafts import Compiled, Draft, Drafts, check_input, overridden, read_draft
+from weft.gateway.draft import Draft, check_input, overridden, promised, read_beside
+from weft.gateway.drafts import Compiled, Drafts
 from weft.gateway.following import Hear, Recording
+from weft.gateway.journalled import Journals
+from weft.gateway.needs import lacking, require
 from weft.gateway.origins import origin_of
-from weft.gateway.outcome import cause_of, outcome
+from weft.gateway.outcome import as_ended, outcome
 from weft.gateway.outlook import outlook
 from weft.gateway.policy import ToolFacts
 from weft.gateway.templates import Library, Templates
 from weft.ir.normalise import is_workflow
 from weft.patterns.contract import Call
 from weft.patterns.keys import principal_of
-from weft.patterns.workflow_journal import cancel as cancel_run
 from weft.patterns.workflow_plan import RunTold, Watch, WorkflowPlan
-from weft.patterns.workflow_record import run_key
 from weft.ports import Caller, Principal, Store
 from weft.run.engine import Engine
 from weft.telemetry import Telemetry
@@ -34,8 +36,7 @@ METHOD = "compositions/execute"
 UNDOING = 60.0
 """How many seconds what a cancelled run undoes is waited for."""
 CANCELLING = 20.0
-"""The same for the owner of a journalled run, which looks a few times in each lease."""
-MOST_RUNNING = 1000
+"""The same for a journalled run, whose owner may be another process, which looks a few times in each lease."""
 LOOK_AGAIN = 1.0
 """After how many seconds it is looked again whether a run of another process has ended."""
 _log = Log("gateway")
@@ -52,12 +53,15 @@ class Compositions(Templates):
         library: Library,
         *,
         stores: Callable[[], Iterable[Store]] = tuple,
+        limits: RunLimits | None = None,
     ) -> None:
         """Make it; `stores` are those in which workflows are journalled."""
-        self._stores = stores
+        self._journals = Journals(stores)
         super().__init__(drafts, library)
         self._engine = engine
         self._telemetry = telemetry
+        self._limits = limits or RunLimits()
+        self._beginning: dict[str, Run] = {}
         self._running: dict[str, Recording] = {}
         drafts.kept.of(Watch).begin = _follower
         drafts.kept.of(Watch).origin = origin_of
@@ -74,39 +78,23 @@ class Compositions(Templates):
         """Tell whether a document, or a template, can run for a caller; with every reason why not."""
         try:
             if is_workflow(body):
-                draft, template = read_draft(body), None
+                draft, template = await read_beside(body), None
             else:
                 draft, template = await self._meant(principal, read_request(body))
-            problems = self._drafts.problems(principal, draft, servers={} if template is None else template.servers)
-            lacking = [] if template is None else self._too_old(principal, template)
+            servers = {} if template is None else template.servers
+            problems = await self._drafts.problems(principal, draft, servers=servers)
+            problems += [] if template is None else lacking(self._drafts, principal, template)
         except DocumentInvalid as error:
-            problems, lacking = list(error.problems), []
-        errors = [one.to_json() for one in problems if one.severity == "error"] + lacking
+            problems = list(error.problems)
+        errors = [one.to_json() for one in problems if one.severity == "error"]
         warnings = [one.to_json() for one in problems if one.severity != "error"]
         return {"valid": not errors, "errors": errors, "warnings": warnings}
 
-    def _too_old(self, principal: Principal, template: Template) -> list[dict[str, Any]]:
-        least = template.validation.min_version
-        if least is None:
-            return []
-        return [
-            {
-                "severity": "error",
-                "code": "ToolTooOld",
-                "pointer": "/validation/min_version",
-                "message": f"Tool '{name}' is of version {version}, and the template needs {least}"
-                + (f"; {template.servers[name]} provides it" if name in template.servers else ""),
-                "value": version,
-                "expected": f"{least} or newer",
-            }
-            for name, version in self._drafts.least(principal, template.required_tools, least)
-        ]
-
     async def _meant(self, principal: Principal, request: Request) -> tuple[Draft, Template | None]:
         if request.template_id is None:
-            return read_draft(request.composition, ("composition",)), None
+            return await read_beside(request.composition, ("composition",)), None
         found = (await self._library.shelf.get(principal.tenant, request.template_id)).template
-        return read_draft(found.composition, ("composition",)), found
+        return await read_beside(found.composition, ("composition",)), found
 
     # Running.
 
@@ -122,16 +110,16 @@ class Compositions(Templates):
         principal = caller.principal
         draft, template = await self._meant(principal, request)
         draft = overridden(draft, request.options)
-        compiled = self._drafts.compiled(principal, draft, servers={} if template is None else template.servers)
-        if template is not None and (old := self._too_old(principal, template)):
-            raise InputError(old[0]["message"], code="ToolTooOld")
+        servers = {} if template is None else template.servers
+        compiled = await self._drafts.compiled(principal, draft, servers=servers)
+        if template is not None:
+            require(self._drafts, principal, template)
         check_input(draft, request.input)
         if request.options.dry_run:
             told = {"user_id": principal.subject, "tenant": principal.tenant, "agent": principal.agent_name}
             plan = outlook(draft.workflow, request.input, {**told, "request_id": None})
             return {"dry_run": True, "plan": plan}
-        if len(self._running) >= MOST_RUNNING:
-            raise ExecutionFailed(f"{MOST_RUNNING} workflows are running already", code="TooManyRuns")
+        self._limits.admit(principal, [*self._beginning.values(), *(one.run for one in self._running.values())])
         run = new_run(
             principal,
             draft.tool.name,
@@ -141,7 +129,13 @@ class Compositions(Templates):
         )
         steps = [step.id for step in draft.workflow.steps]
         durable = draft.workflow.store is not None
-        recording = Recording(await self._begun(run), steps=steps, hear=hear, durable=durable)
+        # Whoever does not wait has nothing but the record.
+        self._beginning[run.run_id] = run
+        try:
+            begun = await (self._begun(run) if request.options.wait else self._library.runs.begin(run))
+        finally:
+            del self._beginning[run.run_id]
+        recording = Recording(begun, steps=steps, hear=hear, durable=durable, gives=promised(draft))
         self._running[run.run_id] = recording
         work = asyncio.create_task(self._run(compiled, request, caller, recording))
         recording.task = work
@@ -149,9 +143,10 @@ class Compositions(Templates):
             try:
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
-                # Whoever waited went away; a run that somebody cancelled has ended by itself.
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
+                # Whoever waited went away: a durable run goes on without.
+                if not durable:
+                    recording.stop()
+                    await asyncio.wait({work})
                 raise
         # It is no background work of the engine, of which the oldest makes room: this run was promised to somebody.
         return {"run_id": run.run_id, "status": "running"}
@@ -175,7 +170,7 @@ class Compositions(Templates):
                 compiled.name,
                 request.input,
                 caller=inside,
-                timeout=request.options.timeout,
+                timeout=_patience(request, recording),
                 snapshot=compiled.snapshot,
             )
             warnings = result.warnings
@@ -185,16 +180,26 @@ class Compositions(Templates):
             active.end("error", error=failed.message)
         except asyncio.CancelledError:
             active.end("cancelled")
-            if recording.begun and not recording.durable:
-                await recording.over(UNDOING)
-            if recording.told is None and not (recording.begun and recording.durable):
-                recording.ended(RunTold(compiled.name, "cancelled"))
-        if recording.told is None and recording.begun and recording.durable:
+        if recording.told is None and recording.goes_on:
             # Nobody waits for it any longer, and it goes on.
             self._finish_later(recording)
             told = RunTold(compiled.name)
             return outcome(told, recording.run, error, warnings=warnings, trace_id=active.trace_id)
+        if recording.begun and not recording.durable and (error is None or isinstance(error, DeadlineExceeded)):
+            await self._undone(recording)
+        if recording.told is None and error is None:
+            recording.ended(RunTold(compiled.name, "cancelled"))
         return await self._finished(recording, error, warnings, active.trace_id)
+
+    async def _undone(self, recording: Recording) -> None:
+        """Wait for what a run undoes that was cut short."""
+        recording.ending = True
+        try:
+            await recording.over(UNDOING)
+        except asyncio.CancelledError:
+            if recording.told is None:
+                self._finish_later(recording)
+                raise
 
     def _finish_later(self, recording: Recording) -> None:
         def finish() -> None:
@@ -219,7 +224,8 @@ class Compositions(Templates):
             return None
         if run is None:
             return None
-        recording = Recording(run, steps=[stage.id for stage in plan.stages], durable=True)
+        gives = getattr(call.root.context, "gives", None)
+        recording = Recording(run, steps=[stage.id for stage in plan.stages], durable=True, gives=gives)
         recording.begun = True
         self._running[run.run_id] = recording
         self._finish_later(recording)
@@ -236,17 +242,7 @@ class Compositions(Templates):
     async def _ended(
         self, recording: Recording, error: WeftError | None, warnings: list[str], trace_id: str
     ) -> dict[str, Any]:
-        told = recording.told or RunTold(recording.run.name, "failed", error=error)
-        shown_error = error or told.error
-        # A run that its deadline ended was cancelled from where it stands.
-        late = error is not None and told.status in ("running", "cancelled")
-        status = "failed" if late or told.status == "running" else told.status
-        ended = recording.run.ended(
-            status,
-            duration_ms=told.duration * 1000,
-            steps=[step.to_json() for step in told.steps],
-            error=None if shown_error is None else cause_of(shown_error),
-        )
+        told, ended = as_ended(recording, error)
         try:
             if recording.run.at and await self._library.runs.end(ended):
                 await self._library.book.add(ended)
@@ -254,7 +250,7 @@ class Compositions(Templates):
             _log.warning(f"the end of a run is not recorded: {failed.message}", run=ended.run_id)
         self._telemetry.metrics.workflow_ended(ended.status, [step.status for step in told.steps])
         recording.close(ended)
-        return outcome(told, ended, shown_error, warnings=warnings, trace_id=trace_id)
+        return outcome(told, ended, told.error, warnings=warnings, trace_id=trace_id)
 
     async def close(self, *, drain: float = 5.0) -> None:
         """Wait for what runs, at most so many seconds; then cancel what is left."""
@@ -302,24 +298,22 @@ class Compositions(Templates):
             found = await self._library.runs.get(principal.tenant, run_id)
             told = f"run {run_id} is {found.status}" + (" elsewhere" if found.status == "running" else "")
             raise InputError(told, code="RunNotRunning")
-        recording.task.cancel()
+        recording.stop()
         # Whoever asked for it may go away: what is being undone is not to be cancelled for that.
         await asyncio.wait({recording.task})
         return await self.run(principal, run_id)
 
     async def _cancel_journalled(self, principal: Principal, run_id: str) -> bool:
         """Ask the owner of a run, whoever that is, to end it; tell whether there was one, once it has ended."""
-        key = run_key(principal, run_id)
-        for store in self._stores():
-            if await cancel_run(store, key):
-                clock = self._engine.clock
-                late = clock.now() + CANCELLING
-                while clock.now() < late:
-                    if (await self._library.runs.get(principal.tenant, run_id)).status in ENDED:
-                        break
-                    await clock.sleep(0.1)
-                return True
-        return False
+        if not await self._journals.cancel(principal, run_id):
+            return False
+        if (recording := self._here(principal, run_id)) is not None:
+            recording.stop()
+        clock = self._engine.clock
+        late = clock.now() + CANCELLING
+        while (await self._library.runs.get(principal.tenant, run_id)).status not in ENDED and clock.now() < late:
+            await clock.sleep(0.1)
+        return True
 
     def is_here(self, principal: Principal, run_id: str) -> bool:
         """Tell whether a run of the caller's tenant is under way in this process."""
@@ -332,13 +326,21 @@ class Compositions(Templates):
             async for event in recording.events(after):
                 yield event
             return
-        while (run := await self._library.runs.get(principal.tenant, run_id)).status == "running":
+        while (run := await self._library.runs.get(principal.tenant, run_id)).status not in ENDED:
+            if run.status == "interrupted" and not await self._journals.has(principal, run_id):
+                break
             await self._engine.clock.sleep(LOOK_AGAIN)
         yield {"id": after + 1, "event": "run_ended", "data": run.to_json()}
 
     def _here(self, principal: Principal, run_id: str) -> Recording | None:
         recording = self._running.get(run_id)
         return recording if recording is not None and recording.run.tenant == principal.tenant else None
+
+
+def _patience(request: Request, recording: Recording) -> float | None:
+    """Return how long a run is waited for; one that goes on by itself is ended by its own time, and may undo then."""
+    timeout = request.options.timeout
+    return timeout if timeout is None or not recording.durable else timeout + UNDOING
 
 
 def _follower(plan: WorkflowPlan, call: Call, value: Any) -> Recording | None:

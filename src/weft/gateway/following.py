@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from weft.patterns.workflow_plan import RunTold, StepTold
+from weft.ports import Schema
 from weft.workflows.recorded import Run
 
 Hear: TypeAlias = Callable[[dict[str, Any]], object]
@@ -28,18 +29,26 @@ class Recording:
         steps: Sequence[str] = (),
         hear: Hear | None = None,
         durable: bool = False,
+        gives: Schema | None = None,
     ) -> None:
-        """Begin one; `steps` are the ids of all, and `hear` is told of each event at once."""
+        """Begin one; `steps` are the ids of all, and `hear` is told of each event at once.
+
+        `gives` is the schema of the output, where the document has one.
+        """
         self.run = run
         self.durable = durable
-        """Whether it goes on when nobody waits for it, and when this process is gone."""
+        """Whether it goes on when nobody waits for it, and when this process is gone, once it is written."""
+        self.gives = gives
         self.begun = False
+        self.ending = False
+        """Whether it is being ended: what it undoes is not to be cut short by whoever wants that, too."""
         self.on_end: Callable[[], object] | None = None
         self._hear = hear
         self.told: RunTold | None = None
         """How the workflow ended, once it has."""
         self.task: asyncio.Task[Any] | None = None
-        """What cancels it."""
+        """What cancels it, unless it goes on by itself."""
+        self._stop: Callable[[], object] | None = None
         self._events = deque[dict[str, Any]](maxlen=KEPT)
         self._said = 0
         self._over = False
@@ -57,6 +66,27 @@ class Recording:
         """Return this once, to the workflow that was asked for; those inside it are steps of that."""
         first, self.begun = not self.begun, True
         return self if first else None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is written, so that somebody goes on with it whatever becomes of this process."""
+        return self._stop is not None
+
+    def runs_on(self, stop: Callable[[], object]) -> None:
+        """Hear that it is written, and how its owner is told to stop."""
+        self._stop = stop
+        if self.ending:
+            stop()
+
+    def stop(self) -> None:
+        """End the run; of one that is only being written the wish is remembered until that is done."""
+        if self.ending:
+            return
+        self.ending = True
+        if self._stop is not None:
+            self._stop()
+        elif not self.durable and self.task is not None:
+            self.task.cancel()
 
     async def over(self, seconds: float) -> None:
         """Wait until the workflow has ended, with all that it undoes, for so long at most."""

@@ -11,11 +11,15 @@ from weft.ports import Caller, Json, Principal, is_object
 
 
 def origin_of(call: Call) -> Json:
-    """Return what is written of a caller: of its own workflow, the compositions through which that goes."""
+    """Return what is written of a caller: of its own workflow, the compositions through which that goes.
+
+    And what it promises to give: the journal has the workflow without that.
+    """
     inside = call.root.context
     if not isinstance(inside, Inside) or inside.through is None:
         return None
-    return {"through": [_written(facts) for facts in inside.through]}
+    gives = getattr(inside.run, "gives", None)
+    return {"through": [_written(facts) for facts in inside.through], **({} if gives is None else {"gives": gives})}
 
 
 def caller_of_run(principal: Principal, tool: str, origin: Json) -> Caller:
@@ -24,7 +28,8 @@ def caller_of_run(principal: Principal, tool: str, origin: Json) -> Caller:
     facts = ToolFacts(name or tool, version if name else None)
     through: Any = origin.get("through") if is_object(origin) else None
     known = None if through is None else tuple(ToolFacts(**one) for one in through)
-    return Inside(Nobody(principal=principal), {}, facts=facts, through=known)
+    gives: Any = origin.get("gives") if is_object(origin) else None
+    return Inside(Nobody(principal=principal), {}, facts=facts, through=known, gives=gives)
 
 
 def _written(facts: ToolFacts) -> dict[str, Json]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
-from weft.errors import WeftError
+from weft.errors import DeadlineExceeded, ExecutionFailed, WeftError
+from weft.expr.schemas import compile_schema
+from weft.gateway.following import Recording
 from weft.patterns.workflow_plan import RunTold
+from weft.ports import Schema
 from weft.workflows.recorded import Run
 
 
@@ -14,8 +19,8 @@ def outcome(told: RunTold, run: Run, error: WeftError | None, *, warnings: list[
     failed = [
         {"step": step.id, **(step.error or {})} for step in told.steps if step.status in ("failed", "undo_failed")
     ]
-    if error is not None and not failed:
-        failed = [{"step": None, **error.to_json()}]
+    if error is not None and not (failed and told.failed):
+        failed.append({"step": None, **error.to_json()})
     return {
         "success": run.status == "succeeded",
         "status": run.status,
@@ -30,6 +35,39 @@ def outcome(told: RunTold, run: Run, error: WeftError | None, *, warnings: list[
         "run_id": run.run_id,
         "trace_id": trace_id,
     }
+
+
+def as_ended(recording: Recording, error: WeftError | None) -> tuple[RunTold, Run]:
+    """Return what is told of a run that has ended, and its record; `error` is what its call ended with."""
+    told = recording.told or RunTold(recording.run.name, "failed")
+    if told.status in ("succeeded", "partial") and recording.gives is not None:
+        told = _as_promised(told, recording.gives)
+    # A run that its deadline ended was cancelled from where it stands.
+    late = isinstance(error, DeadlineExceeded) and told.status == "cancelled"
+    status = "failed" if late or told.status == "running" else told.status
+    told = replace(told, status=status, error=error or told.error)
+    ended = recording.run.ended(
+        status,
+        duration_ms=told.duration * 1000,
+        steps=[step.to_json() for step in told.steps],
+        error=None if told.error is None else cause_of(told.error),
+    )
+    return told, ended
+
+
+def _as_promised(told: RunTold, gives: Schema) -> RunTold:
+    """Return a run that went well, unless it gave what its document does not say."""
+    try:
+        found = islice(compile_schema(gives).problems(told.output), 3)
+        wrong = [f"{one.pointer or 'the output'}: {one.message}" for one in found]
+    except WeftError as error:
+        # Whatever it cannot be told from, the run has ended.
+        wrong = [error.message]
+    if not wrong:
+        return told
+    sentence = f"the output is not what the outputSchema says: {'; '.join(wrong)}"
+    unfit = ExecutionFailed(sentence, code="InvalidOutput", hint="mend the composition, or its outputSchema")
+    return replace(told, status="failed", output=None, error=unfit, failed="")
 
 
 def cause_of(error: WeftError) -> dict[str, Any]:

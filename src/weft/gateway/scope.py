@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from weft.gateway.policy import Policy, ToolFacts
+from weft.ir.entities import OWN_TOOLS
 from weft.ports import Principal
 from weft.telemetry.logs import Log
 
@@ -215,7 +216,9 @@ class Scope:
             told = "the caller is not registered"
             return _by_rule(self._rules.unknown_caller, told, "UnknownCaller", listed=True)
         versions = declared.get(tool.name, ())
-        if tool.version in versions or None in versions:
+        # A server that offers a tool under the name of one of weft's own is not what an agent meant.
+        feigned = tool.server is not None and tool.name in OWN_TOOLS and None in versions
+        if (tool.version in versions or None in versions) and not feigned:
             return _DECLARED
         finding = f"{principal.agent} does not declare {_named(tool)}"
         return _by_rule(self._rules.undeclared_dependency, finding, "UndeclaredDependency", listed=False)

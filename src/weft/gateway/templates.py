@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import InputError, shown
-from weft.gateway.drafts import Drafts, read_draft
+from weft.gateway.draft import read_beside
+from weft.gateway.drafts import Drafts
 from weft.ports import Principal, is_object
 from weft.workflows.book import StatisticsBook
 from weft.workflows.learning import suggestions
@@ -59,7 +60,7 @@ class Templates:
         Raises:
             DocumentInvalid, InputError: it is not well-formed, or its id is taken.
         """
-        made = await self._library.shelf.create(principal.tenant, self._sound(body))
+        made = await self._library.shelf.create(principal.tenant, await self._sound(body))
         return made.to_json()
 
     async def update(self, principal: Principal, id: str, body: Any, *, version: int | None = None) -> dict[str, Any]:
@@ -67,9 +68,8 @@ class Templates:
         if is_object(body) and body.get("id", id) != id:
             told = f"the body is of template {shown(body['id'])}"
             raise InputError(told, code="WrongId", hint=f"leave the id out, or write {id!r}")
-        made = await self._library.shelf.update(
-            principal.tenant, self._sound({**body, "id": id} if is_object(body) else body), version=version
-        )
+        template = await self._sound({**body, "id": id} if is_object(body) else body)
+        made = await self._library.shelf.update(principal.tenant, template, version=version)
         return made.to_json()
 
     async def delete(self, principal: Principal, id: str, *, version: int | None = None) -> None:
@@ -77,11 +77,11 @@ class Templates:
         await self._library.shelf.delete(principal.tenant, id, version=version)
         await self._library.book.forget(principal.tenant, id)
 
-    def _sound(self, body: Any) -> Template:
+    async def _sound(self, body: Any) -> Template:
         # Somebody who sends back what was shown need not take it out.
         given = {key: one for key, one in body.items() if key != MISSING} if is_object(body) else body
         template = read_template(given)
-        read_draft(template.composition, ("composition",))
+        await read_beside(template.composition, ("composition",))
         return template
 
     async def stats(self, principal: Principal, id: str) -> dict[str, Any]:

@@ -8,13 +8,19 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from weft.errors import shown
+from weft.errors import nearest, shown
 from weft.ir.fields import AgentName, Dependency, Entity, JsonSchema, Kind, SchemaName, ServerName, Text, Version
 from weft.ir.nodes import AnyJson, Node, refuse
 from weft.ir.operations import Name
 
 SBOM = "urn:agentgateway:sbom"
 """The extension of an agent's card that says what the agent depends on."""
+
+OWN_TOOLS = frozenset(
+    f"composition_{does}"
+    for does in ("execute", "validate", "list_templates", "get_template", "create_template", "delete_template")
+)
+"""Tools that are weft's own: no registry describes them, and they have no version."""
 
 
 class SchemaEntity(Entity):
@@ -66,10 +72,25 @@ class Skill(Node):
     output_schema: JsonSchema | None = None
 
 
+class AgentDependency(Dependency):
+    """What an agent uses: also a tool of weft's own, which has no version."""
+
+    version: Version = ""
+
+    @model_validator(mode="after")
+    def _versioned(self) -> AgentDependency:
+        own = self.type == "tool" and self.name in OWN_TOOLS
+        if not own and not self.version:
+            told = f"the dependency on {self.type} {shown(self.name)} does not say which version"
+            close = nearest(self.name, OWN_TOOLS) if self.type == "tool" else None
+            raise refuse("MissingKey", told, expected="an exact version", suggestion=close)
+        return self
+
+
 class _Declared(Node):
     """What the SBOM extension of an agent's card says."""
 
-    depends: list[Dependency] = []
+    depends: list[AgentDependency] = []
 
 
 class Extension(Node):

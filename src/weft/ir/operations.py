@@ -19,7 +19,14 @@ class _Named(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+        return {"name": value} if isinstance(value, str) else _object(value, "a name, or an object with one")
+
+
+def _object(value: Any, wanted: str) -> Any:
+    if isinstance(value, Node) or is_object(value):
+        return value
+    got = shown(value)
+    raise refuse("WrongType", f"{got} is neither a text nor an object", value=got, expected=wanted)
 
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -48,7 +55,7 @@ class Undo(Node):
 
     @classmethod
     def spell(cls, value: Any) -> Any:
-        return {"tool": value} if isinstance(value, str) else value
+        return {"tool": value} if isinstance(value, str) else _object(value, "a tool's name, or an object with a tool")
 
 
 class CompositionCall(_Named):

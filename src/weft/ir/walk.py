@@ -63,25 +63,35 @@ def _operations(value: Any) -> Iterator[Node]:
 
 def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
     """Return the node with every operation below it replaced by what `change` makes of it, from the inside out."""
-    updates: dict[str, Any] = {}
-    for name in node.model_fields_set:
-        old = getattr(node, name)
-        new = _rewrite(old, change)
-        if new is not old:
-            updates[name] = new
-    rebuilt = node.model_copy(update=updates) if updates else node
+    rebuilt = _rebuilt(node, lambda inner: rewrite(inner, change))
     if is_operation(node):
         return change(node) or rebuilt
     return rebuilt
 
 
-def _rewrite(value: Any, change: Callable[[Node], Node | None]) -> Any:
+def alter(node: Node, change: Callable[[Node], Node | None]) -> Node:
+    """Return the node with every operation in it, itself too, changed: the outer first, then what is in it."""
+    changed = (change(node) or node) if is_operation(node) else node
+    return _rebuilt(changed, lambda inner: alter(inner, change))
+
+
+def _rebuilt(node: Node, each: Callable[[Node], Node]) -> Node:
+    updates: dict[str, Any] = {}
+    for name in node.model_fields_set:
+        old = getattr(node, name)
+        new = _mapped(old, each)
+        if new is not old:
+            updates[name] = new
+    return node.model_copy(update=updates) if updates else node
+
+
+def _mapped(value: Any, each: Callable[[Node], Node]) -> Any:
     if isinstance(value, Node):
-        return rewrite(value, change)
+        return each(value)
     if is_array(value):
-        new = [_rewrite(item, change) for item in value]
+        new = [_mapped(item, each) for item in value]
         return new if any(a is not b for a, b in zip(value, new, strict=True)) else value
     if is_object(value):
-        changed = {key: _rewrite(item, change) for key, item in value.items()}
+        changed = {key: _mapped(item, each) for key, item in value.items()}
         return changed if any(changed[key] is not value[key] for key in value) else value
     return value

@@ -16,6 +16,5 @@ class Kept:
     def of(self, kind: type[T]) -> T:
         """Return the object of a kind."""
         found = self._objects.get(kind)
-        if found is None:
-            found = self._objects[kind] = kind()
-        return found
+        # Two threads may compile at the same time, and both must get the same.
+        return self._objects.setdefault(kind, kind()) if found is None else found

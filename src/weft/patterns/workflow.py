@@ -26,7 +26,7 @@ from weft.patterns.workflow_durable import DurableEntry
 from weft.patterns.workflow_flow import asked_of_input, flow_through
 from weft.patterns.workflow_ledger import Unwritten
 from weft.patterns.workflow_names import STEPS, Names, Waits, is_reference, waits_of, wrong_names
-from weft.patterns.workflow_plan import EachItem, Stage, Undoing, Watch, WorkflowPlan
+from weft.patterns.workflow_plan import EachItem, Gives, Stage, Undoing, Watch, WorkflowPlan
 from weft.patterns.workflow_run import WorkflowRun
 from weft.patterns.workflow_steps import ErrorHandling, Together, WorkflowStep
 from weft.ports import Json, Schema, is_array, is_object
@@ -113,12 +113,16 @@ class Workflow(Pattern):
             uses_context="context" in said | conditions,
         )
 
-    def _output(self, names: Names) -> tuple[tuple[str, Interpolated], ...] | Interpolated | None:
+    def _output(self, names: Names) -> Gives | None:
         if self.output is None:
             return None
         if is_object(self.output):
-            return tuple((key, compile_interpolation(value, names.heads)) for key, value in self.output.items())
-        return compile_interpolation(self.output, names.heads)
+            form, parts = "object", [*self.output.items()]
+        elif is_array(self.output):
+            form, parts = "list", [(str(index), value) for index, value in enumerate(self.output)]
+        else:
+            form, parts = "value", [("", self.output)]
+        return Gives(form=form, parts=tuple((name, compile_interpolation(one, names.heads)) for name, one in parts))
 
     def _stage(self, c: Compiler, index: int, waits: Waits) -> Stage:
         step, names = self.steps[index], self._names
@@ -174,13 +178,18 @@ class Workflow(Pattern):
         if handling.rollback_on_failure and handling.keeps_going:
             told = "rollback_on_failure has no effect under partial_success: what succeeded is kept"
             f.warning("RollbackIgnored", told, "errorHandling", "rollbackOnFailure", expected="one of the two")
+        for index, step in enumerate(self.steps):
+            if step.at_most_once and self.store is None:
+                told = f"at_most_once of step {shown(step.id)} has no effect without a store: nothing is resumed"
+                f.warning("AtMostOnceIgnored", told, "steps", index, "atMostOnce", expected="a workflow with a store")
         called = {getattr(step.does, "name", "") for step in self.steps}
         for tool in self.undo:
             if tool not in called:
                 told = f"no step calls {shown(tool)}, which is said to be undone"
                 meant = nearest(tool, called - {""})
                 f.warning("UnusedUndo", told, "undo", tool, value=shown(tool), suggestion=meant)
-        return flow_through(self._names, self.output, given, f, whole=not handling.keeps_going)
+        whole = not handling.keeps_going and all(step.on_error == "fail" for step in self.steps)
+        return flow_through(self._names, self.output, given, f, undo=self.undo, whole=whole)
 
     def takes_back(self) -> Iterable[tuple[Node, Loc]]:
         for index, step in enumerate(self.steps):

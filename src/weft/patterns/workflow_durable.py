@@ -19,7 +19,7 @@ from weft.patterns.saga_journal import Away, Fenced, Lost, Specs
 from weft.patterns.saga_lease import Lease
 from weft.patterns.saga_record import Head, encode
 from weft.patterns.workflow_journal import WorkflowJournal, read_run
-from weft.patterns.workflow_plan import Follower, Named, Watch, WorkflowPlan
+from weft.patterns.workflow_plan import Follower, Named, Stopping, Watch, WorkflowPlan
 from weft.patterns.workflow_record import WorkflowState, run_key
 from weft.patterns.workflow_run import WorkflowRun
 from weft.patterns.workflow_written import Written
@@ -66,6 +66,8 @@ class DurableRun:
         self._ledger = Written(journal, self._lease, taken_over=spent is not None, awaited=awaited)
         self._run = WorkflowRun(plan, value, call, ledger=self._ledger, follower=follower, spent=spent or 0.0)
         journal.on_cancel = self._cancel
+        if isinstance(follower, Stopping):
+            follower.runs_on(self._cancel)
 
     async def run(self) -> Value:
         """Run to the end, and return what the workflow gives.

@@ -9,28 +9,35 @@ from weft.patterns.contract import Call, Root, Value
 from weft.patterns.copies import bounded
 from weft.patterns.workflow_doing import undo_step
 from weft.patterns.workflow_ledger import Ledger, PutOff
-from weft.patterns.workflow_plan import Done, RunTold, StepTold, WorkflowPlan
+from weft.patterns.workflow_plan import Done, Gives, RunTold, StepTold, WorkflowPlan
+from weft.patterns.workflow_scope import is_lost
 
 
-def output_of(plan: WorkflowPlan, results: dict[str, Value], scope: dict[str, Value], root: Root) -> Value:
+def output_of(plan: WorkflowPlan, told: RunTold, scope: dict[str, Value], root: Root) -> Value:
     """Return what a workflow gives."""
-    output = plan.output
-    if output is None:
-        return results
-    if not isinstance(output, tuple):
-        value = output.render(scope)
-        return bounded(value) if len(output.references) > 1 else value
+    gives = plan.output
+    if gives is None:
+        return told.results
+    lost = {name for stage in plan.stages if is_lost(told.steps[stage.index]) for name in stage.names}
     made: dict[str, Value] = {}
-    for name, field in output:
+    for name, part in gives.parts:
         try:
-            made[name] = field.render(scope)
+            made[name] = part.render(scope)
         except ExecutionFailed as error:
-            if not plan.keeps_going or error.code != "UnresolvedReference":
+            excused = plan.keeps_going or any(one.head in lost for one in part.references)
+            if not excused or error.code != "UnresolvedReference":
                 raise
             # What succeeded is told all the same.
             made[name] = None
-            root.warn(f"The output has no '{name}': {error.message}")
-    return bounded(made) if sum(len(field.references) for _, field in output) > 1 else made
+            root.warn(f"{_lacking(gives, name)}: {error.message}")
+    value: Value = made if gives.form == "object" else [*made.values()] if gives.form == "list" else made[""]
+    return bounded(value) if sum(len(part.references) for _, part in gives.parts) > 1 else value
+
+
+def _lacking(gives: Gives, name: str) -> str:
+    if gives.form == "value":
+        return "There is no output"
+    return f"The output has no '{name}'" if gives.form == "object" else f"The output has no item {name}"
 
 
 def failure(told: RunTold, step: str, error: WeftError, *, stopped: bool) -> WorkflowFailed:

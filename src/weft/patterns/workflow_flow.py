@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from weft.errors import Loc
@@ -58,10 +58,12 @@ def _order(waits: Sequence[Waits]) -> Iterable[int]:
     return TopologicalSorter({index: one.hard | one.first for index, one in enumerate(waits)}).static_order()
 
 
-def flow_through(names: Names, output: Json, given: Schema, f: Flow, *, whole: bool) -> Schema:
+def flow_through(
+    names: Names, output: Json, given: Schema, f: Flow, *, undo: Mapping[str, Undo], whole: bool
+) -> Schema:
     """Return the schema of what a workflow gives; report what cannot fit.
 
-    `whole` is whether it gives nothing unless every step went well.
+    `undo` is what it says of tools, by their names; `whole` is whether it gives nothing unless every step went well.
     """
     known: dict[str, Schema] = {"input": given, "context": ANY}
     for index in _order(waits_of(names)):
@@ -78,6 +80,12 @@ def flow_through(names: Names, output: Json, given: Schema, f: Flow, *, whole: b
         if step.does is not None:
             into = _schema(step.parameters, local, names, f, (*at, "parameters"))
             result = f.operation(step.does, into, *at, "operation" if step.tool is None else "tool")
+            name = getattr(step.does, "name", None)
+            undone = {**local, "output": result, "parameters": into}
+            if step.undo is not None:
+                _flow_back(step.undo, undone, names, f, (*at, "undo"))
+            elif isinstance(name, str) and name in undo:
+                _flow_back(undo[name], undone, names, f, ("undo", name))
         elif step.elicit is not None:
             _schema(step.elicit.message, local, names, f, (*at, "elicit", "message"))
             result = step.elicit.requested
@@ -87,10 +95,14 @@ def flow_through(names: Names, output: Json, given: Schema, f: Flow, *, whole: b
         known[step.id] = known[step.key] = result
     if output is not None:
         gives = _schema(output, known, names, f, ("output",))
-        return gives if whole or not is_object(output) else ANY
+        return gives if whole else ANY
     if not whole or any(map(_may_be_without, names.steps)):
         return ANY
     return object_of({step.key: known[step.id] for step in names.steps})
+
+
+def _flow_back(undo: Undo, known: dict[str, Schema], names: Names, f: Flow, at: Loc) -> None:
+    f.operation(undo.tool, _schema(undo.parameters, known, names, f, (*at, "parameters")), *at, "tool")
 
 
 def _schema(value: Json, known: dict[str, Schema], names: Names, f: Flow, at: Loc) -> Schema:

@@ -54,6 +54,11 @@ async def cancel(store: Store, key: str) -> bool:
     raise StoreError(store.name, "the record of the run is always being changed", code="StoreBusy")
 
 
+async def is_open(store: Store, key: str) -> bool:
+    """Tell whether there is a run that has not ended."""
+    return await store.exists(open_key(key))
+
+
 async def read_run(store: Store, key: str) -> WorkflowRecord | None:
     """Return a run as it is stored, or None when there is none."""
     record = await _look(store, key)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 
 from pydantic_core import PydanticCustomError
 
@@ -23,6 +24,13 @@ STEPS = "steps"
 UNDONE = ("output", "parameters")
 """What the parameters of an undo know beside the rest: of the call that is taken back."""
 INDEX = "index"
+CONTEXT = ("user_id", "tenant", "agent", "request_id")
+"""What a workflow may know of its caller."""
+MOST_NAMED = 20
+"""How many names an error lists; and for how many errors the nearest name is looked for, which takes long."""
+MOST_WRONG = 100
+"""How many errors are told; of the others only how many they are."""
+MORE = "MoreProblems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class Names:
 
     def __init__(self, steps: Sequence[WorkflowStep]) -> None:
         self.steps = steps
+        self.ids = {step.id: index for index, step in enumerate(steps)}
+        self._helped = 0
         self.owner: dict[str, int] = {}
         self.heads: dict[str, str | None] = dict.fromkeys(CALL)
         for index, step in enumerate(steps):
@@ -55,6 +65,11 @@ class Names:
         """Return every name that the parameters of a step may begin with."""
         more = [*([step.for_each.name, INDEX] if step.for_each is not None else []), *(UNDONE if undo else ())]
         return {**self.heads, **dict.fromkeys(more)} if more else self.heads
+
+    def nearest(self, name: str, known: Iterable[str]) -> str | None:
+        """Return what a mistyped name most likely meant, for the first of them."""
+        self._helped += 1
+        return nearest(name, known) if self._helped <= MOST_NAMED else None
 
     def variables(self, text: str) -> tuple[str, ...]:
         """Return what a condition may be given: the names that it says, as far as there are such."""
@@ -127,25 +142,35 @@ def implied(index: int, names: Names) -> Iterator[tuple[Loc, str]]:
 def wrong_names(steps: Sequence[WorkflowStep], output: Json, undo: Mapping[str, Undo]) -> list[PydanticCustomError]:
     """Return what is wrong with the names of a workflow: taken twice, unknown, in a circle."""
     names = Names(steps)
-    wrong = [*_taken_twice(steps)]
-    for index, step in enumerate(steps):
-        at: Loc = ("steps", index)
-        wrong += _wrong_dependencies(step, index, names)
-        for loc, value, heads in texts_of(step, names):
-            wrong += _wrong_references(value, heads, (*at, *loc), own=index, names=names)
-        if step.undo is not None:
-            heads = names.local(step, undo=True)
-            wrong += _wrong_references(step.undo.parameters, heads, (*at, "undo", "parameters"))
-        if step.when is not None and not is_reference(step.when):
-            wrong += _wrong_condition(step, index, names)
-    for tool, one in undo.items():
-        heads = {**names.heads, **dict.fromkeys(UNDONE)}
-        wrong += _wrong_references(one.parameters, heads, ("undo", tool, "parameters"))
-    wrong += _wrong_references(output, names.heads, ("output",))
+    found = _wrong(names, output, undo)
+    wrong = [*islice(found, MOST_WRONG)]
+    if more := sum(1 for _ in found):
+        told = f"{more} more names are wrong"
+        wrong.append(refuse(MORE, told, value=str(more), expected="names that there are", at=("steps",)))
     return wrong or _circle(names)
 
 
+def _wrong(names: Names, output: Json, undo: Mapping[str, Undo]) -> Iterator[PydanticCustomError]:
+    steps = names.steps
+    yield from _taken_twice(steps)
+    for index, step in enumerate(steps):
+        at: Loc = ("steps", index)
+        yield from _wrong_dependencies(step, index, names)
+        for loc, value, heads in texts_of(step, names):
+            yield from _wrong_references(value, heads, (*at, *loc), names, own=index)
+        if step.undo is not None:
+            heads = names.local(step, undo=True)
+            yield from _wrong_references(step.undo.parameters, heads, (*at, "undo", "parameters"), names)
+        if step.when is not None and not is_reference(step.when):
+            yield from _wrong_condition(step, index, names)
+    for tool, one in undo.items():
+        heads = {**names.heads, **dict.fromkeys(UNDONE)}
+        yield from _wrong_references(one.parameters, heads, ("undo", tool, "parameters"), names)
+    yield from _wrong_references(output, names.heads, ("output",), names)
+
+
 def _taken_twice(steps: Sequence[WorkflowStep]) -> Iterator[PydanticCustomError]:
+    taken = {name for step in steps for name in (step.id, step.output_key)}
     first: dict[str, tuple[int, str]] = dict.fromkeys((*CALL, STEPS), (-1, "a name of weft's own"))
     for index, step in enumerate(steps):
         mine = [("id", step.id)]
@@ -163,7 +188,7 @@ def _taken_twice(steps: Sequence[WorkflowStep]) -> Iterator[PydanticCustomError]
                 if key and name in (*CALL, *UNDONE, STEPS, INDEX):
                     told = f"{shown(name)} is a name of weft's own already"
                     yield refuse("NameTaken", told, value=shown(name), expected="a name of its own", at=at)
-                elif any(name in (one.id, one.output_key) for one in steps):
+                elif name in taken:
                     told = f"{shown(name)} is the name of a step or of its result, and would be the item's here"
                     yield refuse("NameTaken", told, value=shown(name), expected="a name of its own", at=at)
 
@@ -172,7 +197,7 @@ _WORDS = {"id": "id", "outputKey": "output_key"}
 
 
 def _wrong_dependencies(step: WorkflowStep, index: int, names: Names) -> Iterator[PydanticCustomError]:
-    ids = {one.id: at for at, one in enumerate(names.steps)}
+    ids = names.ids
     for place, name in enumerate(step.depends_on):
         at = ("steps", index, "dependsOn", place)
         if name == step.id:
@@ -180,7 +205,7 @@ def _wrong_dependencies(step: WorkflowStep, index: int, names: Names) -> Iterato
         elif name not in ids:
             yield refuse(
                 "UnknownStep", f"Step not found: {name}", value=shown(name), expected=f"one of {_listed(ids)}",
-                suggestion=nearest(name, ids), at=at,
+                suggestion=names.nearest(name, ids), at=at,
             )  # fmt: skip
     if step.join == "any" and not step.depends_on:
         told = f"step {shown(step.id)} waits for any of no steps"
@@ -188,10 +213,10 @@ def _wrong_dependencies(step: WorkflowStep, index: int, names: Names) -> Iterato
 
 
 def _wrong_references(
-    value: Json, heads: Mapping[str, str | None], at: Loc, *, own: int | None = None, names: Names | None = None
+    value: Json, heads: Mapping[str, str | None], at: Loc, names: Names, *, own: int | None = None
 ) -> Iterator[PydanticCustomError]:
     try:
-        found = compile_interpolation(value, heads).references
+        found = compile_interpolation(value, heads, close=names.nearest).references
     except ExpressionInvalid as error:
         loc: Loc = getattr(error, "loc", ())
         yield refuse(
@@ -199,7 +224,14 @@ def _wrong_references(
             at=(*at, *loc),
         )  # fmt: skip
         return
-    if names is None or own is None:
+    for one in found:
+        if one.head == "context" and one.path and one.path[0] not in CONTEXT:
+            yield refuse(
+                "UnknownReference", f"{shown(one.text)} names {shown(one.path[0])}, which the context does not have",
+                value=shown(one.path[0]), expected=f"one of {', '.join(CONTEXT)}",
+                suggestion=names.nearest(str(one.path[0]), CONTEXT), at=(*at, *one.loc),
+            )  # fmt: skip
+    if own is None:
         return
     step = names.steps[own]
     for one in found:
@@ -233,7 +265,7 @@ def _wrong_condition(step: WorkflowStep, index: int, names: Names) -> Iterator[P
         if name not in names.owner:
             yield refuse(
                 "UnknownStep", f"Step not found: {name}", value=shown(name), expected=f"one of {_listed(names.owner)}",
-                suggestion=nearest(name, names.owner), at=at,
+                suggestion=names.nearest(name, names.owner), at=at,
             )  # fmt: skip
     if any(names.owner.get(name) == index for name in (*said, *steps)):
         told = f"the condition of step {shown(step.id)} reads its own result"
@@ -247,11 +279,12 @@ def _circle(names: Names) -> list[PydanticCustomError]:
     except CycleError as error:
         circle: list[int] = error.args[1]
         around = [names.steps[index].id for index in reversed(circle)]
-        told = f"steps wait for each other in a circle: {' -> '.join(around)}"
-        at = ("steps", min(circle))
-        return [refuse("Cycle", told, value=" -> ".join(around), expected="steps in an order", at=at)]
+        path = " -> ".join(around if len(around) <= MOST_NAMED else [*around[: MOST_NAMED - 1], "..", around[-1]])
+        told, at = f"steps wait for each other in a circle: {path}", ("steps", min(circle))
+        return [refuse("Cycle", told, value=path, expected="steps in an order", at=at)]
     return []
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
+def _listed(names: Collection[str]) -> str:
+    told = ", ".join(islice(names, MOST_NAMED))
+    return told if len(names) <= MOST_NAMED else f"{told} and {len(names) - MOST_NAMED} more"

@@ -61,6 +61,15 @@ class Stage:
     """Whether the workflow is well without it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gives:
+    """What a workflow gives: one value, or the parts of an object or a list, each filled on its own."""
+
+    form: Literal["value", "object", "list"]
+    parts: tuple[tuple[str, Interpolated], ...]
+    """By the keys of the object or the numbers of the items; one value is a part without a name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class WorkflowPlan:
     """A workflow, compiled; a run goes by this from beginning to end, also after the registry has changed."""
@@ -69,8 +78,8 @@ class WorkflowPlan:
     stages: tuple[Stage, ...]
     dependants: tuple[tuple[int, ...], ...]
     """Of each step, those that wait for it."""
-    output: tuple[tuple[str, Interpolated], ...] | Interpolated | None
-    """What the workflow gives: the fields of an object, each on its own, or one value; None for all results."""
+    output: Gives | None
+    """What the workflow gives; None for all results."""
     at_once: int
     timeout: float | None
     keeps_going: bool
@@ -152,6 +161,8 @@ class RunTold:
     results: dict[str, Value] = field(default_factory=dict[str, Value])
     output: Value = None
     error: WeftError | None = None
+    failed: str | None = None
+    """At which step it failed; empty where that was no step's fault."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what became of the run and each of its steps, without any value."""
@@ -181,6 +192,15 @@ class Named(Protocol):
     @property
     def run_id(self) -> str:
         """The id."""
+        ...
+
+
+@runtime_checkable
+class Stopping(Protocol):
+    """A follower that may want a durable run of its own process to stop at once."""
+
+    def runs_on(self, stop: Callable[[], object]) -> None:
+        """Hear that the run is written, and goes on whoever waits for it; and how its owner is told to stop."""
         ...
 
 

@@ -12,7 +12,7 @@ from weft.patterns.workflow_end import failure, output_of, roll_back
 from weft.patterns.workflow_here import Here
 from weft.patterns.workflow_ledger import Ledger, PutOff
 from weft.patterns.workflow_order import Order
-from weft.patterns.workflow_plan import Done, Follower, RunTold, Stage, StepTold, WorkflowPlan
+from weft.patterns.workflow_plan import Done, Follower, Named, RunTold, Stage, StepTold, WorkflowPlan
 from weft.patterns.workflow_scope import context_of, why_skipped
 
 
@@ -39,7 +39,8 @@ class WorkflowRun:
         self._began = self._now() - spent
         self._scope: dict[str, Value] = {"input": value}
         if plan.uses_context:
-            self._scope["context"] = context_of(call, ledger.id)
+            # Whoever follows the run knows it by this.
+            self._scope["context"] = context_of(call, follower.run_id if isinstance(follower, Named) else ledger.id)
         self._order = Order(plan)
         self._done: list[Done] = []
         """What was done, in the order in which it ended."""
@@ -256,14 +257,16 @@ class WorkflowRun:
 
     async def _end(self) -> Value:
         plan, told = self.plan, self.told
-        failed = [step for step in told.steps if step.status == "failed"]
+        # It is as well without those that may fail.
+        needed = [told.steps[stage.index] for stage in plan.stages if not stage.optional]
+        failed = [step for step in needed if step.status == "failed"]
         none = not any(step.status == "succeeded" for step in told.steps)
         if self._fatal is None and plan.keeps_going and failed and none:
             first = failed[0]
             self._fatal = (first.id, ExecutionFailed((first.error or {}).get("message", "every step failed")))
         if self._fatal is None:
             try:
-                told.output = output_of(self.plan, told.results, self._scope, self._call.root)
+                told.output = output_of(plan, told, self._scope, self._call.root)
             except WeftError as error:
                 self._fatal = ("", error)
         if self._fatal is not None:
@@ -274,7 +277,7 @@ class WorkflowRun:
 
     async def _fail(self, step: str, error: WeftError) -> Value:
         told = self.told
-        told.status = "cancelled" if self._stopped else "failed"
+        told.status, told.failed = "cancelled" if self._stopped else "failed", step
         if self.plan.rolls_back and self._done:
             await self._ledger.turn_back(step, error, [one for one in self._done if one.status == "failed"])
             await self._rolled_back()
@@ -322,6 +325,7 @@ class WorkflowRun:
     async def _undo_apart(self) -> None:
         self._call = self._call.apart()
         await self._roll_back()
+        self.told.duration = self._now() - self._began
         if self._follower is not None:
             self._follower.ended(self.told)
 

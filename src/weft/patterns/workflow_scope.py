@@ -15,19 +15,20 @@ def why_skipped(stage: Stage, steps: Sequence[StepTold], scope: Mapping[str, Val
     waits = stage.waits
     for index in waits.needed:
         if (other := steps[index]).status != "succeeded":
-            return f"it needs the result of '{other.id}', which {_became(other)}", _is_lost(other)
+            return f"it needs the result of '{other.id}', which {_became(other)}", is_lost(other)
     for index in waits.ordered:
-        if _is_lost(other := steps[index]):
+        if is_lost(other := steps[index]):
             return f"it depends on '{other.id}', which {_became(other)}", True
     if waits.first and not any(steps[index].status == "succeeded" for index in waits.first):
-        lost = any(_is_lost(steps[index]) for index in waits.first)
+        lost = any(is_lost(steps[index]) for index in waits.first)
         return "none of the steps that it waits for succeeded", lost
     if stage.when is not None and not stage.when(scope):
         return "its condition does not hold", False
     return None
 
 
-def _is_lost(told: StepTold) -> bool:
+def is_lost(told: StepTold) -> bool:
+    """Tell whether a step failed, or was skipped for want of one that did."""
     return told.status == "failed" or told.lost
 
 

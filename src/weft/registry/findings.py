@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from weft.errors import Loc, Problem, nearest, shown
+from weft.ir.entities import OWN_TOOLS
 from weft.registry.book import Book
 from weft.registry.entities import Kind, Reference
 
@@ -64,6 +65,16 @@ def missing(book: Book, ref: Reference, loc: Loc, *, keys: tuple[str, str] = ("n
             value=shown(ref.version),
             expected=f"one of {there}",
             suggestion=nearest(ref.version, versions),
+        )
+    if ref.type == "tool" and ref.name in OWN_TOOLS:
+        if not ref.version:
+            return None
+        return Problem(
+            code="UnknownVersion",
+            message=f"Tool {shown(ref.name)} is weft's own, and has no version",
+            loc=(*loc, keys[1]),
+            value=shown(ref.version),
+            expected="no version, in what an agent depends on",
         )
     close = book.nearest(ref.type, ref.name)
     known = f" (versions of {close}: {', '.join(book.versions(ref.type, close))})" if close else ""

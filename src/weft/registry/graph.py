@@ -47,6 +47,13 @@ def references(tool: ToolDef) -> Iterator[Reference]:
                 yield Reference(name, (*loc, *place), composition=False)
 
 
+def on_servers(tool: ToolDef) -> Iterator[tuple[ToolCall, Loc]]:
+    """Yield every place of a composition that names a tool of a certain server, to undo a step too."""
+    for loc, node in () if tool.spec is None else walk(tool.spec, ("spec",)):
+        if isinstance(node, ToolCall) and node.server is not None:
+            yield node, (*loc, "name")
+
+
 References: TypeAlias = "list[list[Reference]]"
 """The references of every tool of a document, in its order."""
 
