@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.strategies import unhurried
@@ -184,6 +184,7 @@ OPPOSITE = {"narrower": "wider", "wider": "narrower"}
 
 @unhurried
 @given(_schemas(), _schemas())
+@example({"anyOf": [True]}, {"anyOf": [True, True]})
 def test_what_narrows_in_one_direction_widens_in_the_other(one: Any, other: Any):
     there, back = schema_changes(one, other), schema_changes(other, one)
     narrowing = {(found.loc, OPPOSITE.get(found.effect)) for found in there if found.effect in OPPOSITE}

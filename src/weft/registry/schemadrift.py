@@ -131,7 +131,10 @@ class _Comparison:
         old, new = {canonical(one) for one in was}, {canonical(one) for one in now}
         more, fewer = ("narrower", "wider") if key == "allOf" or not was or not now else ("wider", "narrower")
         effect: Effect = "other"
-        if old <= new or not was:
+        if old == new:
+            # The same branch twice: only of those that exclude each other does it say something.
+            effect = "other" if key == "oneOf" else "cosmetic"
+        elif old <= new or not was:
             effect = more
         elif new <= old or not now:
             effect = fewer
