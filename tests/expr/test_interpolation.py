@@ -163,7 +163,7 @@ def test_whatever_is_not_a_reference_is_refused_with_its_place(text: str, positi
     assert error.value is not None
     assert error.expected is not None
     assert "\\{{ stands for braces" in error.expected
-    assert len(str(error)) < 200
+    assert len(str(error)) < 300
 
 
 def test_an_unknown_name_is_refused_with_its_place_the_nearest_and_all_there_are():

@@ -147,8 +147,13 @@ def _seconds(value: Any) -> float:
     raise refuse("DurationZero", "the duration is 0", value=shown(value), expected="more than 0")
 
 
+DAY = 24 * 3600
+
+
 def duration_text(seconds: float) -> str:
     """Return a length of time as weft.yaml writes it."""
+    if seconds >= DAY and seconds % DAY == 0:
+        return f"{seconds / DAY:.0f}d"
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
 
 
