@@ -36,6 +36,7 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.patience = PATIENCE
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
@@ -51,7 +52,7 @@ class Client:
 
     async def answer(self) -> Answer:
         """Return the next answer."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.patience):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.rstrip().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}

@@ -147,9 +147,6 @@ def _seconds(value: Any) -> float:
     raise refuse("DurationZero", "the duration is 0", value=shown(value), expected="more than 0")
 
 
-DAY = 24 * 3600
-
-
 def duration_text(seconds: float) -> str:
     """Return a length of time as weft.yaml writes it."""
     if seconds >= DAY and seconds % DAY == 0:
