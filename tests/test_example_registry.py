@@ -65,8 +65,9 @@ def test_the_registry_is_as_large_as_a_company_s(book: Book):
 
 REMEMBER = {
     "timeout", "retry", "throttle", "cache", "circuitBreaker", "idempotent", "deadLetter", "claimCheck", "saga",
+    "workflow",
 }  # fmt: skip
-"""Patterns that keep state, which have examples of their own."""
+"""Patterns that keep state, and workflows, which have examples of their own."""
 
 
 @pytest.mark.req("REG-5", "REG-8", "REG-11", "REG-17", "REG-62")
