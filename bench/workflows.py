@@ -20,7 +20,7 @@ from bench.paired import paired, quiet
 from bench.state.places import CALL, engine, opened, pay
 from bench.state.servers import folder
 from weft.patterns.contract import Op
-from weft.ports import ANYHOW, Change, Principal, Store
+from weft.ports import ABSENT, ANYHOW, Change, Principal, Store
 from weft.stores.sqlite import SqliteStore
 from weft.workflows.book import StatisticsBook
 from weft.workflows.recorded import new_run
@@ -98,13 +98,18 @@ async def _batches(side: Callable[[], Awaitable[Any]], store: Store) -> list[Seq
 
 
 async def _again(store: Store, batches: list[Sequence[Change]], mark: str) -> None:
-    """Commit the same amounts under keys of their own, whatever their conditions were."""
+    """Make the same commits under keys of their own: the same bytes, on the same conditions."""
+    versions: dict[str, int] = {}
     for changes in batches:
-        await store.batch([_anyhow(change, mark) for change in changes])
+        here = [_here(change, mark, versions) for change in changes]
+        written = await store.batch(here)
+        assert written is not None, "the conditions hold"
+        versions |= {change.key: version for change, version in zip(here, written, strict=True)}
 
 
-def _anyhow(change: Change, mark: str) -> Change:
-    return replace(change, key=f"{mark}|{change.key}", when=ANYHOW)
+def _here(change: Change, mark: str, versions: dict[str, int]) -> Change:
+    key = f"{change.key}|{mark}"
+    return replace(change, key=key, when=change.when if change.when in (ANYHOW, ABSENT) else versions[key])
 
 
 async def _time(side: Callable[[], Awaitable[Any]], calls: int) -> float:

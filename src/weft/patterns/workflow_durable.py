@@ -66,7 +66,7 @@ class DurableRun:
         self._ledger = Written(journal, self._lease, taken_over=spent is not None, awaited=awaited)
         self._run = WorkflowRun(plan, value, call, ledger=self._ledger, follower=follower, spent=spent or 0.0)
         journal.on_cancel = self._cancel
-        if isinstance(follower, Stopping):
+        if follower is not None and isinstance(follower, Stopping):
             follower.runs_on(self._cancel)
 
     async def run(self) -> Value:
