@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import orjson
 import yaml
 
 from tests.doors.serving import Answer, Client
+from tests.waiting import until
 from weft.app.running import Running
 from weft.config import load_config
 from weft.doors.listener import Listener, bind
@@ -30,13 +31,6 @@ META: dict[str, Any] = {
 }
 ASKABLE: dict[str, Any] = {**META, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
 EVENTS = "application/json, text/event-stream"
-
-
-async def until(happened: Callable[[], object], *, within: float = PATIENCE) -> None:
-    """Wait for something that nobody announces."""
-    async with asyncio.timeout(within):
-        while not happened():  # noqa: ASYNC110 - it happens in another process
-            await asyncio.sleep(0.01)
 
 
 def written(folder: Path, config: Mapping[str, Any], registry: Mapping[str, Any] | None = None) -> Path:

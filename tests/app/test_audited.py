@@ -29,11 +29,11 @@ from tests.app.served import (
     program,
     registry,
     started,
-    until,
     witness,
 )
 from tests.app.upstream import ANYTHING, Upstream, upstream
 from tests.gateway.issuing import AUDIENCE, ISSUER, Issuer
+from tests.waiting import until
 from weft.app.auditing import Auditing, audit_of, key_beside, numbered
 from weft.cli import weft
 from weft.config.governance import Audit

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import House, house, messages_to, modern, pipeline, registry, until, witness
+from tests.app.served import House, house, messages_to, modern, pipeline, registry, witness
 from tests.app.upstream import upstream
+from tests.waiting import until
 
 TIMES = 7
 LATEST = 1.0

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import house, registry, until
+from tests.app.served import house, registry
 from tests.app.shop import SQLITE
 from tests.app.upstream import Upstream, upstream
+from tests.waiting import until
 from weft.gateway.callers import Inside, Nobody
 from weft.gateway.origins import caller_of_run, origin_of
 from weft.gateway.policy import ToolFacts

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import alive, children_of, modern, program, seen_by, started, until, witness
+from tests.app.served import alive, children_of, modern, program, seen_by, started, witness
 from tests.app.upstream import upstream
+from tests.waiting import until
 
 WORKERS = [pytest.param((), id="one process"), pytest.param(("--workers", "2"), id="two workers")]
 

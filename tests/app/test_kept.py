@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.app.served import PATIENCE
 from tests.app.shop import SQLITE, admin, open_shop, stuck
+from tests.waiting import until
 from weft.errors import StoreError
-
-
-async def eventually(happened: Callable[[], Awaitable[object]]) -> None:
-    """Wait for what a gateway tells of soon, and announces to nobody."""
-    async with asyncio.timeout(PATIENCE):
-        while not await happened():  # noqa: ASYNC110 - it is seen from outside only
-            await asyncio.sleep(0.02)
 
 
 def lines_of(caplog: pytest.LogCaptureFixture, message: str) -> list[logging.LogRecord]:
@@ -56,7 +48,7 @@ async def test_a_stuck_saga_is_on_readyz_and_in_the_metrics_until_somebody_has_s
         async def is_told() -> bool:
             return "sagas" in (await gate.ready())["degraded"]
 
-        await eventually(is_told)
+        await until(is_told)
         told = await gate.ready()
         assert (told["status"], told["problems"]) == ("degraded", ["1 saga is stuck; `weft saga list` has them"])
         assert await gate.metric("weft_sagas_stuck", store="orders") == 1
@@ -71,7 +63,7 @@ async def test_a_stuck_saga_is_on_readyz_and_in_the_metrics_until_somebody_has_s
         async def is_well() -> bool:
             return (await gate.ready())["status"] == "ready"
 
-        await eventually(is_well)
+        await until(is_well)
         assert await gate.metric("weft_sagas_stuck", store="orders") == 0
 
 
@@ -101,7 +93,7 @@ async def test_a_store_that_is_away_is_named_on_readyz_and_what_needs_it_says_50
         async def is_back() -> bool:
             return (await admin(gate, "/sagas")).status == 200
 
-        await eventually(is_back)
+        await until(is_back)
         assert (await gate.ready())["status"] == "ready"
         assert await gate.metric("weft_store_away", store="orders") == 0
         assert len(lines_of(caplog, "store back")) == 1
@@ -201,7 +193,7 @@ async def test_an_open_circuit_is_a_gauge_and_a_line_of_the_log_but_no_reason_to
         async def is_open() -> bool:
             return await gate.metric("weft_circuit_open", circuit="payments/card") == 1
 
-        await eventually(is_open)
+        await until(is_open)
         assert await gate.metric("weft_circuit_refused_total", circuit="payments/card") == 1
         assert await gate.metric("weft_circuit_transitions_total", circuit="payments/card", to="open") == 1
         assert (await gate.ready())["status"] == "ready"

@@ -10,8 +10,9 @@ import orjson
 import pytest
 import yaml
 
-from tests.app.served import House, house, modern, pipeline, registry, replace, until, witness
+from tests.app.served import House, house, modern, pipeline, registry, replace, witness
 from tests.app.upstream import Upstream, upstream
+from tests.waiting import until
 
 JSON = "application/json"
 

@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.app.served import Place, house, pipeline, program, registry, until, written
+from tests.app.served import Place, house, pipeline, program, registry, written
+from tests.waiting import until
 from weft.app.approvals import approval_of, argv_of
 from weft.app.approvals import written as as_written
 from weft.app.specs import specs_of

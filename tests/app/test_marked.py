@@ -13,7 +13,7 @@ from mcp import Client
 
 from tests.app.served import House, house, registry
 from tests.app.shop import SQLITE, Shop, shop, tool
-from tests.doors.serving import until
+from tests.waiting import until
 
 MODES = ["legacy", "2026-07-28"]
 STEPS = [

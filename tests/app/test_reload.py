@@ -11,9 +11,10 @@ import orjson
 import pytest
 import yaml
 
-from tests.app.served import House, house, message_of, modern, pipeline, registry, replace, seen_by, until, witness
+from tests.app.served import House, house, message_of, modern, pipeline, registry, replace, seen_by, witness
 from tests.app.upstream import upstream
 from tests.doors.serving import Client
+from tests.waiting import until
 from weft.gateway.sources import FileSource
 
 PYTHON = '''

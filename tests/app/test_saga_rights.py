@@ -11,7 +11,7 @@ import pytest
 
 from tests.app.served import House, house, replace
 from tests.app.shop import SQLITE, Shop, admin, compositions, opened, shop, tool
-from tests.app.test_kept import eventually
+from tests.waiting import until
 from weft.app.stores import Stores
 from weft.config import load_config
 from weft.doors.asgi import Receive
@@ -62,7 +62,7 @@ async def test_a_reload_in_the_middle_of_a_saga_takes_nothing_from_it(tmp_path: 
             async def is_charging() -> bool:
                 return "charge" in up.called
 
-            await eventually(is_charging)
+            await until(is_charging)
             replace(gate.registry, json.dumps(orders("reserve", "charge", "pay")))
             assert (await admin(gate, "/reload", post=True)).status == 200
             up.go.set()
@@ -95,7 +95,7 @@ async def test_a_saga_is_finished_under_a_registry_that_has_changed(tmp_path: Pa
             async def is_done() -> bool:
                 return await status(gate) == "COMPLETED"
 
-            await eventually(is_done)
+            await until(is_done)
             assert up.called == ["ship"]
 
 
@@ -108,5 +108,5 @@ async def test_a_caller_who_may_not_place_orders_any_more_has_no_forward_steps_d
             async def is_stuck() -> bool:
                 return "may not be called for this caller" in (await admin(gate, "/sagas/o1")).json.get("stuck", "")
 
-            await eventually(is_stuck)
+            await until(is_stuck)
             assert up.called == []

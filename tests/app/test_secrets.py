@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.app.served import House, house, message_of, modern, pipeline, registry, seen_by, until, witness
+from tests.app.served import House, house, message_of, modern, pipeline, registry, seen_by, witness
 from tests.app.upstream import Upstream, upstream
+from tests.waiting import until
 from weft.errors import DocumentInvalid
 
 CANARY = "canary-9f8e7d6c5b4a"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.app.served import house, pipeline, registry
 from tests.app.upstream import upstream
-from tests.doors.serving import until
+from tests.waiting import until
 from weft.doors.asgi import Receive, Scope, Send, answer, header
 from weft.doors.listener import Listener, bind
 from weft.errors import DocumentInvalid, InputError

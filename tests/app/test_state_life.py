@@ -15,7 +15,8 @@ import yaml
 
 from tests.app.served import PATIENCE, House, Program, house, pipeline, program, registry, replace
 from tests.app.shop import SQLITE, Shop, admin, compositions, open_shop, opened, shop, stuck, tool
-from tests.app.test_kept import eventually, lines_of
+from tests.app.test_kept import lines_of
+from tests.waiting import until
 from weft.app.awaited import Awaited
 from weft.app.stores import Stores
 from weft.config import load_config
@@ -77,7 +78,7 @@ async def test_a_gateway_that_starts_finishes_sagas_when_its_servers_are_there(
         async def is_undone() -> bool:
             return (await saga(gate))["status"] == "COMPENSATED"
 
-        await eventually(is_undone)
+        await until(is_undone)
         assert up.called == ["refund"]
 
 
@@ -91,7 +92,7 @@ async def test_a_server_that_does_not_come_holds_recovery_up_no_longer_than_its_
         async def waits() -> bool:
             return bool(lines_of(caplog, "saga waiting"))
 
-        await eventually(waits)
+        await until(waits)
         (line,) = lines_of(caplog, "saga waiting")
         assert line.__dict__["weft_fields"]["step"] == "charge"
         told = await saga(gate)
@@ -119,7 +120,7 @@ async def test_sagas_in_memory_are_listed_and_finished_as_long_as_the_process_li
             async def is_undone() -> bool:
                 return (await saga(gate))["status"] == "COMPENSATED"
 
-            await eventually(is_undone)
+            await until(is_undone)
 
 
 async def test_each_worker_has_memory_of_its_own_which_is_told_at_the_start_and_sagas_in_it_are_all_listed(

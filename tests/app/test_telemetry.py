@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.app.served import house, messages_to, modern, pipeline, program, registry, until, witness
+from tests.app.served import house, messages_to, modern, pipeline, program, registry, witness
 from tests.app.upstream import upstream
+from tests.waiting import until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"

@@ -26,11 +26,11 @@ from tests.app.served import (
     program,
     replace,
     seen_by,
-    until,
     witness,
 )
 from tests.app.upstream import Upstream, upstream
 from tests.doors.serving import Answer, Client
+from tests.waiting import until
 
 HELLO: dict[str, Any] = {
     "protocolVersion": "2025-11-25",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import soon
 from weft.cli.remote import Remote, connected
 from weft.config import Config
 from weft.demo.documents import Documents
@@ -101,10 +101,6 @@ async def gateway(folder: Path) -> AsyncGenerator[tuple[Open, McpClient]]:
         await one.gateway.gateway.ready()
         async with connected(Remote(one.url, None, (), agent=AGENT)) as client:
             yield one, client
-
-
-def soon() -> float:
-    return asyncio.get_running_loop().time() + PATIENCE
 
 
 async def called(client: McpClient, tool: str, arguments: dict[str, Any]) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.app.served import house, messages_to, modern, registry, until, witness
+from tests.app.served import house, messages_to, modern, registry, witness
 from tests.app.upstream import upstream
+from tests.waiting import until
 
 SENTENCE = "Timeout after 100ms waiting for pattern execution"
 

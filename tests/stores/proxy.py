@@ -167,14 +167,6 @@ async def works(operation: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something is true."""
-    end = time.monotonic() + 20
-    while not await holds():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.005)
-
-
 async def refusal(operation: Awaitable[object]) -> StoreError:
     """Return the error of an operation that must fail."""
     with pytest.raises(StoreError) as raised:

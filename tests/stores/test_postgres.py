@@ -10,8 +10,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.stores.proxy import Proxy, Told, refusal, until, value_of, works
+from tests.stores.proxy import Proxy, Told, refusal, value_of, works
 from tests.stores.servers import PostgresServer, postgres_server
+from tests.waiting import until
 from weft.ports import ABSENT, Delete, Put
 from weft.run.clock import MonotonicClock
 from weft.stores.guarding import Guarded

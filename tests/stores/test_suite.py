@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stores.stores import Make, Place
+from tests.waiting import until
 from weft.errors import StoreError
 from weft.ports import ABSENT, Delete, Put, Store
 from weft.run.clock import MonotonicClock
@@ -44,14 +45,6 @@ async def all_of(store: Store, prefix: str = "") -> dict[str, bytes]:
     listed = [(key, stored.value) async for key, stored in store.scan(prefix)]
     assert len(listed) == len(dict(listed))
     return dict(listed)
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something to become true."""
-    end = time.monotonic() + 20
-    while not await holds():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.005)
 
 
 async def test_what_was_set_is_there_with_its_version_and_no_end(store: Store):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores.proxy import until
 from tests.stores.servers import postgres_server, redis_server
 from tests.stores.two_processes import ROUNDS, add, store_of
+from tests.waiting import until
 from weft.ports import Store
 
 pytestmark = pytest.mark.req("STA-3")

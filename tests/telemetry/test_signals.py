@@ -28,7 +28,8 @@ def _said_in(tree: ast.AST, method: str) -> Iterator[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             whose = ast.unparse(node.func.value).lower()
             direct = node.func.attr == method and whose.endswith("signals")
-            if direct or (method == "event" and node.func.attr == "_tell" and whose == "self"):
+            told = (node.func.attr, whose) in (("_tell", "self"), ("tell", "self"), ("tell", "self._looking"))
+            if direct or (method == "event" and told):
                 yield from (
                     one.value
                     for one in ast.walk(node.args[0])

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.upstreams import stdio_wires
 from tests.upstreams.children.workshop import Workshop
 from tests.upstreams.listening import listening
 from tests.upstreams.stdio_wires import CHILDREN, children
+from tests.waiting import soon, until
 from weft.ports import ANONYMOUS, Principal
 from weft.upstreams.child import RestartPolicy
 from weft.upstreams.pool import Pool
@@ -25,16 +25,6 @@ FRAGILE = (sys.executable, "-IS", str(CHILDREN / "fragile.py"))
 WORKSHOP = (sys.executable, str(CHILDREN / "workshop.py"))
 QUICK = RestartPolicy(first_pause=0.05, longest_pause=0.2, deaths=3, within=30.0, probe_every=0.4)
 FORM: dict[str, Any] = {"elicitation": {"form": {}}}
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait for something that gives no sign, for long: other tests may keep the machine busy."""
-    await stdio_wires.until(happened, within=30)
-
-
-def soon(seconds: float = 60.0) -> float:
-    """Return a deadline."""
-    return asyncio.get_running_loop().time() + seconds
 
 
 @contextmanager

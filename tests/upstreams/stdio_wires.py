@@ -6,11 +6,12 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import until
 from weft.upstreams.asked import OnRequest
 from weft.upstreams.process import Patience
 from weft.upstreams.stdio import Exit, StdioLimits, StdioTransport
@@ -98,13 +99,6 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-async def until(happened: Callable[[], bool], within: float = 15) -> None:
-    """Wait for something that gives no sign."""
-    async with asyncio.timeout(within):
-        while not happened():  # noqa: ASYNC110 - other processes set no event here
-            await asyncio.sleep(0.005)
 
 
 def children() -> set[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import soon
 from weft.errors import (
     DeadlineExceeded,
     SessionGone,
@@ -24,10 +25,6 @@ from weft.upstreams.transport import OnMessage
 
 DISCOVERED: dict[str, Any] = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete"}
 HELLO: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "old"}}
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 def refusal(code: int, data: Any = None) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.upstreams.faults import STREAM, Peer, Request, event, http, rpc, serving
-from tests.upstreams.stdio_wires import CHILDREN, HASTY, until
+from tests.upstreams.stdio_wires import CHILDREN, HASTY
+from tests.waiting import soon, until
 from weft.errors import UpstreamAuth, UpstreamDied
 from weft.upstreams.client import McpClient
 from weft.upstreams.http import HttpTransport
@@ -23,10 +24,6 @@ from weft.upstreams.transport import Transport
 HELLO: dict[str, Any] = {"capabilities": {"tools": {}}, "serverInfo": {"name": "old"}}
 TOOLS: dict[str, Any] = {"tools": [{"name": "echo"}]}
 SAID: dict[str, Any] = {"content": [{"type": "text", "text": "hi"}]}
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 def elder(manner: str) -> StdioTransport:

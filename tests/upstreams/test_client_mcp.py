@@ -11,7 +11,8 @@ import pytest
 
 from tests.upstreams.children.oracle import REGION, oracle
 from tests.upstreams.listening import listening
-from tests.upstreams.stdio_wires import CHILDREN, HASTY, until
+from tests.upstreams.stdio_wires import CHILDREN, HASTY
+from tests.waiting import soon, until
 from weft.errors import ToolFailed, UpstreamRefused
 from weft.upstreams.client import McpClient
 from weft.upstreams.http import HttpTransport
@@ -20,10 +21,6 @@ from weft.upstreams.stdio import StdioLimits, StdioTransport
 from weft.upstreams.transport import OnMessage, Transport
 
 CHILD = [sys.executable, str(CHILDREN / "oracle.py")]
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 class Watched:

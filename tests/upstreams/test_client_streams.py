@@ -13,7 +13,8 @@ import pytest
 from tests.upstreams.children.asker import asker
 from tests.upstreams.faults import STREAM, Peer, chunk, event, http, rpc, serving
 from tests.upstreams.listening import listening
-from tests.upstreams.stdio_wires import CHILDREN, HASTY, until
+from tests.upstreams.stdio_wires import CHILDREN, HASTY
+from tests.waiting import soon, until
 from weft.errors import UpstreamDied, UpstreamRefused
 from weft.upstreams.client import McpClient
 from weft.upstreams.eras import Era
@@ -27,10 +28,6 @@ DISCOVERED: dict[str, Any] = {"supportedVersions": ["2026-07-28"], "capabilities
 CHANGES = {"toolsListChanged": True}
 CHANGED = "notifications/tools/list_changed"
 HELLO: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "old"}}
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 def text(result: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.upstreams.faults import Peer, http, rpc, serving
+from tests.waiting import soon
 from weft.errors import (
     DeadlineExceeded,
     InputError,
@@ -23,10 +24,6 @@ from weft.upstreams.http import HttpTransport
 from weft.upstreams.httpfetch import fetch
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from tests.upstreams.faults import STREAM, STREAM_END, Peer, Request, chunk, event, http, result_json, rpc, serving
+from tests.waiting import soon
 from weft.errors import (
     DeadlineExceeded,
     InputError,
@@ -23,10 +23,6 @@ from weft.upstreams.transport import Transport
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}}
 INITIALIZE: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
 NOTE: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-
-
-def soon(seconds: float = 5.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 def always(answer: Callable[[Request], bytes]) -> Callable[[Peer], Awaitable[None]]:

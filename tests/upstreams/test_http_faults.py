@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.upstreams.faults import STREAM, STREAM_END, Peer, Request, chunk, event, http, result_json, rpc, serving
+from tests.waiting import soon
 from weft.errors import (
     DeadlineExceeded,
     SessionGone,
@@ -31,10 +32,6 @@ from weft.upstreams.httpwire import Limits
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t", "arguments": {}}}
 Answer = Callable[[Request], bytes]
-
-
-def soon(seconds: float = 5.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 def always(answer: bytes | Answer) -> Callable[[Peer], Awaitable[None]]:

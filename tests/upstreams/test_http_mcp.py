@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from tests.upstreams.faults import proxying
 from tests.upstreams.listening import listening
+from tests.waiting import soon, until
 from weft.errors import SessionGone, UpstreamDied
 from weft.upstreams.http import HttpTransport
 
@@ -101,10 +102,6 @@ def streaming() -> Generator[RealServer]:
         yield server
 
 
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
-
-
 def message(method: str, params: dict[str, Any], *, id_: int = 1) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
 
@@ -135,13 +132,6 @@ async def handshake(transport: HttpTransport) -> dict[str, str]:
 
 def text(answer: dict[str, Any]) -> str:
     return answer["result"]["content"][0]["text"]
-
-
-async def until(happened: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait for what another thread does."""
-    async with asyncio.timeout(seconds):
-        while not happened():  # noqa: ASYNC110 - another thread cannot set an event of this loop
-            await asyncio.sleep(0.005)
 
 
 async def test_a_modern_server_is_discovered_and_called(real: RealServer):

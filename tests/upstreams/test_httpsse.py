@@ -21,7 +21,7 @@ from tests.upstreams.children.asker import asker
 from tests.upstreams.children.oracle import oracle
 from tests.upstreams.faults import STREAM, Peer, chunk, http, serving
 from tests.upstreams.listening import listening
-from tests.upstreams.stdio_wires import until
+from tests.waiting import soon, until
 from weft.errors import (
     DeadlineExceeded,
     UpstreamAuth,
@@ -34,10 +34,6 @@ from weft.upstreams.client import McpClient
 from weft.upstreams.httpsse import SseTransport
 from weft.upstreams.httpwire import Limits
 from weft.upstreams.results import value_of
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 def over_sse(server: Server[Any]) -> Starlette:

@@ -10,15 +10,12 @@ from typing import Any
 import pytest
 
 from tests.upstreams.faults import STREAM, STREAM_END, Peer, Request, chunk, event, http, result_json, rpc, serving
+from tests.waiting import soon
 from weft.errors import DeadlineExceeded, InputError, UpstreamDied, UpstreamUnavailable
 from weft.upstreams.http import HttpTransport
 from weft.upstreams.httpwire import Limits, Target, clean_header
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}}
-
-
-def soon(seconds: float = 5.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 async def echo(peer: Peer) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote_plus
 import pytest
 
 from tests.upstreams.faults import Peer, Request, http, rpc, serving
+from tests.waiting import soon
 from weft.errors import DeadlineExceeded, UpstreamAuth
 from weft.upstreams import oauth
 from weft.upstreams.http import HttpTransport
@@ -21,10 +22,6 @@ from weft.upstreams.oauth import ClientCredentials, TokenSource
 
 SECRET = "s3cr3t-of+weft/=&"
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 @dataclass

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.upstreams.pools import FORM, FRAGILE, Person, Watched, call, nothing_left, open_shop, running, soon, until
+from tests.upstreams.pools import FORM, FRAGILE, Person, Watched, call, nothing_left, open_shop, running
 from tests.upstreams.stdio_wires import lives
+from tests.waiting import soon, until
 from weft.errors import InputError, ToolFailed, UpstreamUnavailable
 from weft.ports import ToolRef, Upstream
 from weft.upstreams.pool import Pool

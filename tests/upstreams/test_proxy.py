@@ -17,6 +17,7 @@ import pytest
 
 from tests.upstreams.faults import Peer, http, rpc, serving
 from tests.upstreams.stdio_wires import nothing_left
+from tests.waiting import soon
 from weft.errors import InputError, UpstreamProtocolError, UpstreamUnavailable
 from weft.upstreams.egress import only_public
 from weft.upstreams.http import HttpTransport
@@ -32,10 +33,6 @@ KNOWN = "Basic " + base64.b64encode(b"weft:p@ss word").decode()
 async def clean() -> AsyncGenerator[None]:
     async with nothing_left():
         yield
-
-
-def soon(seconds: float = 10.0) -> float:
-    return asyncio.get_running_loop().time() + seconds
 
 
 async def answer(peer: Peer) -> None:

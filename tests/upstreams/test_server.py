@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from tests.upstreams.children.workshop import TOOLS
-from tests.upstreams.pools import FORM, WORKSHOP, Person, Watched, call, has, open_shop, running, soon, until
+from tests.upstreams.pools import FORM, WORKSHOP, Person, Watched, call, has, open_shop, running
+from tests.waiting import soon, until
 from weft.errors import DeadlineExceeded, UpstreamProtocolError, UpstreamRefused
 from weft.upstreams.server import Server
 from weft.upstreams.spec import ServerSpec

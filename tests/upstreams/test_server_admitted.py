@@ -14,7 +14,8 @@ import pytest
 
 from tests.upstreams.children.workshop import TOOLS, Workshop
 from tests.upstreams.listening import listening
-from tests.upstreams.pools import call, has, nothing_left, open_shop, soon, until
+from tests.upstreams.pools import call, has, nothing_left, open_shop
+from tests.waiting import soon, until
 from weft.errors import NotFound
 from weft.ports import ToolRef
 from weft.upstreams.pool import Pool

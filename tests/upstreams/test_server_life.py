@@ -12,8 +12,9 @@ import pytest
 
 from tests.upstreams.children.workshop import Workshop
 from tests.upstreams.listening import listening
-from tests.upstreams.pools import FRAGILE, QUICK, Watched, call, has, nothing_left, open_shop, running, soon, until
+from tests.upstreams.pools import FRAGILE, QUICK, Watched, call, has, nothing_left, open_shop, running
 from tests.upstreams.stdio_wires import lives
+from tests.waiting import soon, until
 from weft.errors import DeadlineExceeded, UpstreamDied, UpstreamUnavailable
 from weft.upstreams.spec import ServerSpec
 

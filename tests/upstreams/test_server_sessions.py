@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.upstreams.pools import FORM, FRAGILE, Person, call, open_shop, running, soon, until
+from tests.upstreams.pools import FORM, FRAGILE, Person, call, open_shop, running
+from tests.waiting import soon, until
 from weft.errors import DeadlineExceeded, LimitExceeded, UpstreamRefused
 from weft.upstreams.asking import offer_set
 from weft.upstreams.bulkhead import Bulkhead

@@ -14,10 +14,11 @@ import uvicorn
 
 from tests.upstreams.children.workshop import Workshop
 from tests.upstreams.listening import listening
-from tests.upstreams.pools import FORM, FRAGILE, Person, Watched, call, has, running, soon, until
+from tests.upstreams.pools import FORM, FRAGILE, Person, Watched, call, has, running
 from tests.upstreams.stdio_wires import lives
 from tests.upstreams.test_httpsse import over_sse
 from tests.upstreams.test_oauth import token_server
+from tests.waiting import soon, until
 from weft.errors import InputError, UpstreamAuth, UpstreamDied
 from weft.upstreams.http import HttpTransport
 from weft.upstreams.session import Session

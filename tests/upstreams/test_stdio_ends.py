@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.upstreams.stdio_wires import CHILDREN, HASTY, lives, nothing_left, puppet, running_loop, until
+from tests.upstreams.stdio_wires import CHILDREN, HASTY, lives, nothing_left, puppet, running_loop
+from tests.waiting import until
 from weft.errors import DeadlineExceeded, UpstreamDied, UpstreamMessageTooLarge, UpstreamUnavailable
 from weft.upstreams.stdio import StdioLimits
 

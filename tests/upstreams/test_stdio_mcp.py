@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.upstreams.stdio_wires import CHILDREN, Wire, nothing_left, puppet, until
+from tests.upstreams.stdio_wires import CHILDREN, Wire, nothing_left, puppet
+from tests.waiting import until
 
 SERVER = [sys.executable, str(CHILDREN / "mcp_server.py")]
 ENVELOPE: dict[str, Any] = {

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.upstreams.pools import FORM, WORKSHOP, Person, call, open_shop, running, until
+from tests.upstreams.pools import FORM, WORKSHOP, Person, call, open_shop, running
+from tests.waiting import until
 from weft.errors import DeadlineExceeded
 from weft.upstreams import unanswered
 from weft.upstreams.server import Server

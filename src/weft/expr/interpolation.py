@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,7 +21,7 @@ from weft.expr.references import (
     pieces_of,
     texts_in,
 )
-from weft.expr.templates import MAX_BITS
+from weft.expr.templates import scalar_text
 from weft.ports import Json, is_array, is_object
 
 __all__ = [
@@ -197,16 +196,9 @@ def _filler(pieces: list[str | Written], heads: Mapping[str, str | None]) -> _Fi
 
 
 def _text(reference: str, value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int) and value.bit_length() <= MAX_BITS:
-        return repr(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return repr(value)
-    if isinstance(value, int | float):
-        raise ExecutionFailed(f"{_brief(reference)} is not a finite number of reasonable length")
+    text = scalar_text(value, lambda: _brief(reference))
+    if text is not None:
+        return text
     try:
         return _compact(value)
     except RecursionError:

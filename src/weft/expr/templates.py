@@ -118,7 +118,12 @@ def _renderer(pieces: list[tuple[str, str]]) -> Callable[[Mapping[str, Any]], st
     return render
 
 
-def _text(name: str, value: Any) -> str:
+def scalar_text(value: Any, named: Callable[[], str]) -> str | None:
+    """Return null, a boolean or a number as it stands in a text; None for any other value.
+
+    Raises:
+        ExecutionFailed: a number that has no such text; the error calls it what `named` returns.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -127,8 +132,15 @@ def _text(name: str, value: Any) -> str:
         return repr(value)
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
-    if isinstance(value, (int, float)):
-        raise ExecutionFailed(f"Template variable '{name}' is not a finite number of reasonable length")
+    if isinstance(value, int | float):
+        raise ExecutionFailed(f"{named()} is not a finite number of reasonable length")
+    return None
+
+
+def _text(name: str, value: Any) -> str:
+    text = scalar_text(value, lambda: f"Template variable '{name}'")
+    if text is not None:
+        return text
     kind = "a list" if isinstance(value, list) else "an object"
     raise ExecutionFailed(
         f"Template variable '{name}' is {kind}; only text, numbers, booleans and null fill a template"

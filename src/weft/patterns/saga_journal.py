@@ -113,21 +113,27 @@ class Specs:
 
 async def read(store: Store, key: str) -> Record | None:
     """Return a saga as it is stored, or None when there is none."""
-    record = await _look(store, key)
+    found = await read_owned(store, key, State.of_json)
+    return None if found is None else Record(key, *found)
+
+
+async def read_owned(store: Store, key: str, of_json: Callable[[Any], S]) -> tuple[Head, S | None, bool] | None:
+    """Return the head of a saga or a workflow, its state unless that is gone, and whether it has ended."""
+    found = await _look(store, key, of_json)
     # It may have ended between the two readings; then the second time says so.
-    return record if record is None or record.state is not None else await _look(store, key)
+    return found if found is None or found[1] is not None else await _look(store, key, of_json)
 
 
-async def _look(store: Store, key: str) -> Record | None:
+async def _look(store: Store, key: str, of_json: Callable[[Any], S]) -> tuple[Head, S | None, bool] | None:
     found = await store.get(key)
     if found is None:
         return None
     told = decode(found.value)
     head = Head.of_json(told["head"])
     if "state" in told:
-        return Record(key, head, State.of_json(told["state"]), ended=True)
+        return head, of_json(told["state"]), True
     state = await store.get(open_key(key))
-    return Record(key, head, None if state is None else State.of_json(decode(state.value)))
+    return head, None if state is None else of_json(decode(state.value)), False
 
 
 class OwnedJournal(Generic[S]):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from weft.errors import StoreError
-from weft.patterns.saga_journal import OwnedJournal, open_key
-from weft.patterns.saga_record import Head, decode, encode
+from weft.patterns.saga_journal import OwnedJournal, open_key, read_owned
+from weft.patterns.saga_record import decode, encode
 from weft.patterns.workflow_record import WorkflowRecord, WorkflowState
 from weft.ports import Store, Stored
 
@@ -61,18 +61,5 @@ async def is_open(store: Store, key: str) -> bool:
 
 async def read_run(store: Store, key: str) -> WorkflowRecord | None:
     """Return a run as it is stored, or None when there is none."""
-    record = await _look(store, key)
-    # It may have ended between the two readings; then the second time says so.
-    return record if record is None or record.state is not None else await _look(store, key)
-
-
-async def _look(store: Store, key: str) -> WorkflowRecord | None:
-    found = await store.get(key)
-    if found is None:
-        return None
-    told = decode(found.value)
-    head = Head.of_json(told["head"])
-    if "state" in told:
-        return WorkflowRecord(key, head, WorkflowState.of_json(told["state"]), ended=True)
-    state = await store.get(open_key(key))
-    return WorkflowRecord(key, head, None if state is None else WorkflowState.of_json(decode(state.value)))
+    found = await read_owned(store, key, WorkflowState.of_json)
+    return None if found is None else WorkflowRecord(key, *found)

@@ -10,14 +10,15 @@ from functools import partial
 from typing import Any, Final
 
 from weft.errors import StoreError
-from weft.ports import ABSENT, ANYHOW, Change, Delete, Put, Signals, Silence, Stored
+from weft.ports import ABSENT, ANYHOW, Change, Put, Signals, Silence, Stored
+from weft.stores.batched import Batched
 from weft.stores.links import Links
 from weft.stores.postgres_link import PostgresLink
 from weft.stores.postgres_rows import Statements
 from weft.stores.postgres_schema import BLOCK, prepare, quoted
 from weft.stores.postgres_server import check_server, ended
-from weft.stores.remote import Fate, Remote, fate_of, merged
-from weft.stores.rules import LARGEST, MAX_VALUE, added, check_value, key_bytes, key_text, lifetime
+from weft.stores.remote import Fate, Remote, fate_of
+from weft.stores.rules import MAX_VALUE, added, key_bytes, key_text, lifetime
 
 TIMEOUT: Final = 1.0
 CONNECT: Final = 5.0
@@ -26,7 +27,7 @@ REAPED: Final = 500
 ROUNDS: Final = 20
 
 
-class PostgresStore:
+class PostgresStore(Batched):
     """Postgres from 14 on; tables in a schema of its own, which it makes.
 
     Versions come from a sequence, in blocks: a process knows the version of a writing before it sends it, so that it
@@ -48,13 +49,10 @@ class PostgresStore:
         signals: Signals | None = None,
     ) -> None:
         """Name a server; `reap` is how often expired rows are deleted. That it is `durable` is checked by `open`."""
-        self.name: Final = name
-        self.durable: Final = durable
-        self.shared: Final = True
+        super().__init__(name, durable=durable, max_value=max_value)
         self._url = url
         self._schema = schema
         self._sql = Statements.of(quoted(schema))
-        self._max_value = max_value
         self._connect_timeout = connect_timeout
         self._opening = connect_timeout + timeout
         self._millis = timeout * 1000
@@ -96,28 +94,10 @@ class PostgresStore:
         wanted = key_bytes(self.name, key)
         return await self._remote.read(lambda link: link.row(self._sql.exists, wanted)) is not None
 
-    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Write a key, whatever was there; return the new version."""
-        version = await self._put(Put(key, value, ttl, ANYHOW))
-        assert version is not None  # there was no condition
-        return version
-
-    async def put_if_absent(self, key: str, value: bytes, *, ttl: float | None = None) -> int | None:
-        """Write a key where nothing is stored; return the new version, or None when something is."""
-        return await self._put(Put(key, value, ttl, ABSENT))
-
-    async def cas(self, key: str, value: bytes, version: int, *, ttl: float | None = None) -> int | None:
-        """Write a key that is still of a version; return the new version, or None when it is not."""
-        return None if not ABSENT <= version <= LARGEST else await self._put(Put(key, value, ttl, version))
-
     async def delete(self, key: str) -> bool:
         """Delete a key; tell whether something was there."""
         wanted = key_bytes(self.name, key)
         return bool(await self._remote.write(lambda link: link.value(self._sql.delete, wanted), _unsure))
-
-    async def delete_if(self, key: str, version: int) -> bool:
-        """Delete a key that is still of a version; tell whether it was."""
-        return ABSENT < version <= LARGEST and await self.batch([Delete(key, version)]) is not None
 
     async def incr(self, key: str, by: int = 1, *, ttl: float | None = None) -> int:
         """Add to a number, which begins at 0, and return it; `ttl` counts from its first writing."""
@@ -157,8 +137,7 @@ class PostgresStore:
 
     async def batch(self, changes: Sequence[Change]) -> list[int] | None:
         """Make all changes or none; return the versions (0 for a deletion), or None when a condition does not hold."""
-        checked = [self._checked(change) for change in changes]
-        small = merged(checked)
+        small = self._merged(changes)
         if not small:
             return None if small is None else []
         keys = [key_bytes(self.name, change.key) for change in small]
@@ -190,16 +169,6 @@ class PostgresStore:
             lambda link: link.value("SELECT extract(epoch FROM clock_timestamp())::double precision")
         )
         return now
-
-    def _checked(self, change: Change) -> Change:
-        if not isinstance(change, Put):
-            return change
-        check_value(self.name, change.value, self._max_value)
-        return Put(change.key, change.value, lifetime(self.name, change.ttl), change.when)
-
-    async def _put(self, change: Put) -> int | None:
-        versions = await self.batch([change])
-        return None if versions is None else versions[0]
 
     async def _change(
         self, link: PostgresLink, changes: Sequence[Change], keys: Sequence[bytes], versions: dict[str, int]

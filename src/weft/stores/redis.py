@@ -12,13 +12,14 @@ from typing import Any, Final
 from redis.asyncio.connection import ConnectionPool
 
 from weft.errors import StoreError
-from weft.ports import ABSENT, ANYHOW, Change, Delete, Put, Signals, Silence, Stored
+from weft.ports import ABSENT, Change, Put, Signals, Silence, Stored
+from weft.stores.batched import Batched
 from weft.stores.links import Links, Refused
 from weft.stores.redis_link import RedisLink, Script
 from weft.stores.redis_rows import CHANGE, INCR, Row, arguments, millis, pattern, row_of, version_bytes
 from weft.stores.redis_server import check_server
-from weft.stores.remote import Fate, Remote, fate_of, merged
-from weft.stores.rules import LARGEST, MAX_VALUE, added, check_value, key_bytes, key_text, lifetime
+from weft.stores.remote import Fate, Remote, fate_of
+from weft.stores.rules import MAX_VALUE, added, key_bytes, key_text, lifetime
 
 TIMEOUT: Final = 0.25
 CONNECT: Final = 5.0
@@ -28,7 +29,7 @@ GLANCE: Final = 1.0
 ROUNDS: Final = 20
 
 
-class RedisStore:
+class RedisStore(Batched):
     """One Redis or Valkey from 6.2 on, not a cluster. A reading is one command.
 
     A failover may lose the last writings: a lease may then be granted twice, and conditions on versions keep both from
@@ -49,16 +50,13 @@ class RedisStore:
         signals: Signals | None = None,
     ) -> None:
         """Name a server; `durable` says that its operator keeps what it takes, which `open` checks."""
-        self.name: Final = name
-        self.durable: Final = durable
-        self.shared: Final = True
+        super().__init__(name, durable=durable, max_value=max_value)
         # No prefix has the bar in it, so that what one store writes is never below the prefix of another.
         self._prefix = key_bytes(name, prefix.replace("%", "%25").replace("|", "%7C"))
         self._epoch_key = self._prefix + b"#epoch"
         self._epoch: bytes | None = None
         self._past: deque[bytes] = deque(maxlen=16)
         self._renewed = float("-inf")
-        self._max_value = max_value
         self._opening = connect_timeout + timeout
         self._signals = signals or Silence()
         self._ahead = 0.0
@@ -94,20 +92,6 @@ class RedisStore:
         wanted = self._key(key)
         return bool(await self._remote.read(lambda link: link.ask(b"EXISTS", wanted)))
 
-    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> int:
-        """Write a key, whatever was there; return the new version."""
-        version = await self._put(Put(key, value, ttl, ANYHOW))
-        assert version is not None  # there was no condition
-        return version
-
-    async def put_if_absent(self, key: str, value: bytes, *, ttl: float | None = None) -> int | None:
-        """Write a key where nothing is stored; return the new version, or None when something is."""
-        return await self._put(Put(key, value, ttl, ABSENT))
-
-    async def cas(self, key: str, value: bytes, version: int, *, ttl: float | None = None) -> int | None:
-        """Write a key that is still of a version; return the new version, or None when it is not."""
-        return None if not ABSENT <= version <= LARGEST else await self._put(Put(key, value, ttl, version))
-
     async def delete(self, key: str) -> bool:
         """Delete a key; tell whether something was there."""
         wanted = self._key(key)
@@ -116,10 +100,6 @@ class RedisStore:
             return Fate.UNSURE
 
         return bool(await self._remote.write(lambda link: link.ask(b"DEL", wanted), find))
-
-    async def delete_if(self, key: str, version: int) -> bool:
-        """Delete a key that is still of a version; tell whether it was."""
-        return ABSENT < version <= LARGEST and await self.batch([Delete(key, version)]) is not None
 
     async def incr(self, key: str, by: int = 1, *, ttl: float | None = None) -> int:
         """Add to a number, which begins at 0, and return it; `ttl` counts from its first writing."""
@@ -155,8 +135,7 @@ class RedisStore:
         """Make all changes or none; return the versions (0 for a deletion), or None when a condition does not hold."""
         versions = [_new_version() if isinstance(change, Put) else 0 for change in changes]
         mine = {change.key: version for change, version in zip(changes, versions, strict=True)}
-        checked = [self._checked(change) for change in changes]
-        small = merged(checked)
+        small = self._merged(changes)
         if not small:
             return None if small is None else []
         keys = [self._key(change.key) for change in small]
@@ -178,16 +157,6 @@ class RedisStore:
 
     def _key(self, key: str) -> bytes:
         return self._prefix + b"|" + key_bytes(self.name, key)
-
-    def _checked(self, change: Change) -> Change:
-        if not isinstance(change, Put):
-            return change
-        check_value(self.name, change.value, self._max_value)
-        return Put(change.key, change.value, lifetime(self.name, change.ttl), change.when)
-
-    async def _put(self, change: Put) -> int | None:
-        versions = await self.batch([change])
-        return None if versions is None else versions[0]
 
     async def _incr_by_hand(self, key: str, by: int) -> int:
         """Refuse what is no number; a number at the edge of 64 bits may still be one that can be added to."""
