@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
@@ -11,29 +10,24 @@ from weft.errors import (
     DocumentInvalid,
     ExecutionFailed,
     Loc,
-    NotFound,
     Problem,
-    ToolFailed,
-    UpstreamUnavailable,
-    WeftError,
     errors_in,
     nearest,
-    said_by,
     shown,
 )
 from weft.expr.jcs import hash_of
-from weft.expr.shapes import properties_of
 from weft.ir.document import Document, ToolDef
 from weft.ir.nodes import JSON_TYPES, Node
 from weft.ir.operations import AgentCall, CompositionCall, ToolCall, Undo, kind_of
 from weft.ir.walk import walk
-from weft.patterns.contract import Call, Claim, Pattern, Pure, Run, Step, Value, type_name
+from weft.patterns.contract import Call, Claim, Pattern, Pure, Run, Step, Value
 from weft.patterns.copies import NEW, Copies
 from weft.patterns.kept import Kept
+from weft.plan.leaves import absent, leaf, shape_for, virtual_arguments
 from weft.plan.risks import check_risks
 from weft.plan.snapshot import Snapshot
-from weft.plan.typeflow import TypeFlow, sole_property, source_ref
-from weft.ports import Invoke, Json, Schema, Store, ToolRef, ToolType, Upstream, is_object
+from weft.plan.typeflow import TypeFlow, source_ref
+from weft.ports import Invoke, Json, Store, ToolRef, ToolType, Upstream
 from weft.registry.graph import check_cycles, check_names, references
 from weft.registry.tools import Tools, key_of
 
@@ -341,7 +335,7 @@ class _Compiler:
             # Another version than the one that was meant is another tool: better none than that.
             ref = ToolRef(name, version=version or self._tools.pinned(self._owner, name))
             there = [key_of(name, one) for one in self._tools.versions(name)]
-            return Step(name, "tool", _absent(ref, there), None, name)
+            return Step(name, "tool", absent(ref, there), None, name)
         if name not in self._named:
             self._named[name] = self._upstream_tool(name, ToolRef(name), name, None)
         return self._named[name]
@@ -389,14 +383,14 @@ class _Compiler:
     def _upstream_tool(self, tool: str, ref: ToolRef, place: str, definition: ToolDef | None) -> Step:
         invoke = self._upstream.bind(ref)
         if invoke is None:
-            return Step(place, "tool", _absent(ref, self._upstream.names()), None, tool)
+            return Step(place, "tool", absent(ref, self._upstream.names()), None, tool)
         described = self._upstream.describe(ref)
         schema = described.input if described is not None else None
-        shape = _shape(tool, schema) if schema else None
+        shape = shape_for(tool, schema) if schema else None
         if definition is not None and definition.source is not None:
             shape = virtual_arguments(definition, shape)
         transform = self._transform(definition)
-        return Step(place, "tool", _leaf(tool, invoke, shape, transform), None, tool)
+        return Step(place, "tool", leaf(tool, invoke, shape, transform), None, tool)
 
     def _transform(self, definition: ToolDef | None) -> Callable[[Value], Value] | None:
         if definition is None or definition.output_transform is None:
@@ -419,91 +413,3 @@ def _step(name: str, kind: str, compiled: Run | Pure) -> Step:
         return spans(value, call) if spans is not None and call.traced else fn(value)
 
     return Step(name, kind, run, compiled)
-
-
-def _absent(ref: ToolRef, known: list[str]) -> Run:
-    async def run(value: Value, call: Call) -> Value:
-        raise NotFound("Tool", str(ref), known)
-
-    return run
-
-
-def _leaf(
-    tool: str,
-    invoke: Invoke,
-    shape: Callable[[Value], Value] | None,
-    transform: Callable[[Value], Value] | None,
-) -> Run:
-    """Return the call of an upstream tool: counted, bounded, its own exceptions told as the tool's failure."""
-
-    async def run(value: Value, call: Call) -> Value:
-        root = call.root
-        arguments = value if shape is None else shape(value)
-        root.calls_left -= 1
-        if root.calls_left < 0 or root.places_left <= 0:
-            await root.wait()
-        root.places_left -= 1
-        try:
-            result = await invoke(arguments, call)
-        except WeftError:
-            raise
-        except asyncio.CancelledError as error:
-            # Nobody cancelled this branch: the tool did so to itself, which is its own failure.
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            raise ToolFailed(tool, "it was cancelled from within") from error
-        except ConnectionError as error:
-            reason = said_by(error).removeprefix(f"{type(error).__name__}: ")
-            raise UpstreamUnavailable(tool, reason) from error
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:
-            # Even a tool that would end the whole program only ends its own call.
-            raise ToolFailed(tool, said_by(error)) from error
-        finally:
-            root.leave()
-        if result.__class__ not in JSON:
-            raise ToolFailed(tool, f"it gave {type(result).__name__}, which is not JSON")
-        return result if transform is None else transform(result)
-
-    return run
-
-
-def _shape(tool: str, schema: Schema) -> Callable[[Value], Value] | None:
-    """Return how a value becomes a tool's arguments: an object is them, another value is the sole property."""
-    if schema.get("type") != "object":
-        return None
-    name = sole_property(schema)
-
-    def shape(value: Value) -> Value:
-        if type(value) is dict:
-            return value  # pyright: ignore[reportUnknownVariableType]  (the fields are anything)
-        if name is None:
-            candidates = ", ".join(properties_of(schema)) or "none"
-            raise ExecutionFailed(
-                f"Tool '{tool}' takes an object and was given {type_name(value)}",
-                hint=f"give it an object; its properties: {candidates}",
-            )
-        return {name: value}
-
-    return shape
-
-
-def virtual_arguments(tool: ToolDef, shape: Callable[[Value], Value] | None = None) -> Callable[[Value], Value] | None:
-    """Add a virtual tool's defaults, and refuse arguments that it hides."""
-    source = tool.source
-    assert source is not None
-    hidden, defaults = frozenset(source.hide_fields), source.defaults
-    if not hidden and not defaults:
-        return shape
-
-    def prepared(value: Value) -> Value:
-        arguments = value if shape is None else shape(value)
-        if not is_object(arguments):
-            return arguments
-        if hidden and not hidden.isdisjoint(arguments):
-            name = next(iter(hidden & arguments.keys()))
-            raise ExecutionFailed(f"Tool '{tool.name}' takes no argument {shown(name)}")
-        return {**defaults, **arguments}
-
-    return prepared
