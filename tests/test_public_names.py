@@ -12,14 +12,15 @@ import pytest
 import weft
 
 NAMES = [
-    "Composition", "Json", "Op", "RegistryBuilder", "agent", "cache", "circuit_breaker", "claim_check", "coalesce",
-    "compile",
-    "composition", "concat", "constant", "construct", "contains", "dead_letter", "dedupe", "each", "enricher", "eq",
-    "exponential", "filter", "fixed", "flatten", "from_input", "from_previous", "from_step", "gt", "gte", "holds",
-    "hours", "idempotent", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "linear", "literal", "lt",
-    "lte", "map_each", "merge", "millis", "minutes", "named", "ne", "one_of", "path", "pipeline", "python_tool",
-    "recipient_list", "retry", "router", "saga", "saga_step", "scatter_gather", "schema_map", "seconds", "some", "sort",
-    "step", "template", "throttle", "timeout", "tool", "when", "wire_tap", "workflow", "workflow_step",
+    "Composition", "GroupedTool", "Json", "Op", "RegistryBuilder", "ResponseRule", "ToolCall", "ToolSet", "agent",
+    "attach", "cache", "circuit_breaker", "claim_check", "coalesce", "compile", "composition", "concat", "constant",
+    "construct", "contains", "dead_letter", "dedupe", "each", "enricher", "eq", "exponential", "failure", "filter",
+    "fixed", "flatten", "from_input", "from_previous", "from_step", "group", "gt", "gte", "holds", "hours",
+    "idempotent", "is_error", "is_not_null", "is_null", "keep_lists", "limit", "linear", "literal", "lt", "lte",
+    "map_each", "merge", "middleware", "millis", "minutes", "named", "ne", "one_of", "path", "pipeline", "progress",
+    "python_tool", "recipient_list", "retry", "router", "saga", "saga_step", "scatter_gather", "schema_map",
+    "seconds", "some", "sort", "step", "success", "template", "throttle", "timeout", "tool", "when", "wire_tap",
+    "workflow", "workflow_step",
 ]  # fmt: skip
 
 

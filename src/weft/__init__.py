@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from weft.doors.attach import attach
     from weft.dsl.compositions import Composition, compile, composition, named
     from weft.dsl.local import python_tool
     from weft.dsl.references import agent, constant, construct, from_input, from_previous, from_step, tool
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     )
     from weft.expr.durations import hours, millis, minutes, seconds
     from weft.expr.fields import coalesce, concat, each, literal, path, some, template
+    from weft.groups import middleware
+    from weft.groups.authoring.builder import GroupedTool, group
+    from weft.groups.calling import ToolCall
+    from weft.groups.execution.progress import progress
+    from weft.groups.execution.results import failure, success
+    from weft.groups.rule import ResponseRule
+    from weft.groups.toolset import ToolSet
     from weft.patterns.aggregation import dedupe, flatten, keep_lists, limit, merge, sort
     from weft.patterns.backoff import exponential, fixed, linear
     from weft.patterns.cache import cache
@@ -54,10 +62,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Composition",
+    "GroupedTool",
     "Json",
     "Op",
     "RegistryBuilder",
+    "ResponseRule",
+    "ToolCall",
+    "ToolSet",
     "agent",
+    "attach",
     "cache",
     "circuit_breaker",
     "claim_check",
@@ -74,12 +87,14 @@ __all__ = [
     "enricher",
     "eq",
     "exponential",
+    "failure",
     "filter",
     "fixed",
     "flatten",
     "from_input",
     "from_previous",
     "from_step",
+    "group",
     "gt",
     "gte",
     "holds",
@@ -96,6 +111,7 @@ __all__ = [
     "lte",
     "map_each",
     "merge",
+    "middleware",
     "millis",
     "minutes",
     "named",
@@ -103,6 +119,7 @@ __all__ = [
     "one_of",
     "path",
     "pipeline",
+    "progress",
     "python_tool",
     "recipient_list",
     "retry",
@@ -115,6 +132,7 @@ __all__ = [
     "some",
     "sort",
     "step",
+    "success",
     "template",
     "throttle",
     "timeout",
@@ -126,6 +144,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "weft.doors.attach": ("attach",),
     "weft.dsl.compositions": ("Composition", "compile", "composition", "named"),
     "weft.dsl.local": ("python_tool",),
     "weft.dsl.references": (
@@ -137,6 +156,13 @@ _HOMES = {
     ),
     "weft.expr.durations": ("hours", "millis", "minutes", "seconds"),
     "weft.expr.fields": ("coalesce", "concat", "each", "literal", "path", "some", "template"),
+    "weft.groups": ("middleware",),
+    "weft.groups.authoring.builder": ("GroupedTool", "group"),
+    "weft.groups.calling": ("ToolCall",),
+    "weft.groups.execution.progress": ("progress",),
+    "weft.groups.execution.results": ("failure", "success"),
+    "weft.groups.rule": ("ResponseRule",),
+    "weft.groups.toolset": ("ToolSet",),
     "weft.patterns.aggregation": ("dedupe", "flatten", "keep_lists", "limit", "merge", "sort"),
     "weft.patterns.backoff": ("exponential", "fixed", "linear"),
     "weft.patterns.cache": ("cache",),
@@ -169,7 +195,9 @@ if not TYPE_CHECKING:  # a type checker would take any name for known
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
             raise AttributeError(f"module 'weft' has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(_HOME[name]), name)
+        home = _HOME[name]
+        # Middleware is a room as a whole, which its own room does not import.
+        found = globals()[name] = getattr(import_module(home), name, None) or import_module(f"{home}.{name}")
         return found
 
 

@@ -5,6 +5,7 @@
     │   ├── DocumentInvalid        carries every Problem found in one run
     │   ├── ExpressionInvalid      a path, predicate, CEL condition, template, schema or duration
     │   │   └── InvalidJsonPath
+    │   ├── Frozen                 something is added to a grouped tool that is in use
     │   └── NotFound               no tool, composition or step has that name
     ├── ExecutionFailed            a composition cannot go on with the value it was given
     │   ├── SagaFailed             a saga went back, or can go neither on nor back
@@ -258,6 +259,17 @@ class InvalidJsonPath(ExpressionInvalid):
 
     def __str__(self) -> str:
         return self.message  # it has the path already
+
+
+class Frozen(InputError):
+    """A grouped tool is in use: whoever has read its definition would not know of what is added."""
+
+    code = "Frozen"
+
+    def __init__(self, tool: str, what: str) -> None:
+        told = f"Tool '{tool}' is in use already, and can get no more {what}"
+        super().__init__(told, hint="do it before its definition is read, it is attached, or it is called first")
+        self.tool = tool
 
 
 class NotFound(InputError):

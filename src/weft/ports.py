@@ -12,6 +12,9 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema as data; the empty one says nothing about the value."""
 
+WRAPPED = "weft/wrapped"
+"""The mark in `_meta` of a value that weft wrapped as `{"result": x}` to serve it."""
+
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     """Tell whether a JSON value is an object; the check that a type checker understands."""

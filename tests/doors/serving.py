@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -112,10 +112,3 @@ async def asked(listener: Listener, method: str = "GET", path: str = "/", **more
     async with connected(listener) as client:
         client.request(method, path, **more)
         return await client.answer()
-
-
-async def until(true: Callable[[], object], *, patience: float = PATIENCE) -> None:
-    """Wait for something that nobody announces."""
-    async with asyncio.timeout(patience):
-        while not true():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.01)

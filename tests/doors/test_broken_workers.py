@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.doors.serving import until
+from tests.waiting import until
 
 PARENT = """
 import asyncio, sys

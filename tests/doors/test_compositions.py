@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import pipeline, registry, until
+from tests.app.served import pipeline, registry
 from tests.doors.composing import ECHO, STRICT, WAITS, api, composition, key_of, step, template
+from tests.waiting import until
 from weft.doors.composition_routes import BASE
 
 PROBLEM = "application/problem+json"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import until
 from tests.doors.composing import Api, api, composition, step, template
+from tests.waiting import until
 from weft.doors.composition_routes import BASE
 from weft.patterns import workflow_durable
 from weft.patterns.workflow_record import OPEN_WORKFLOWS

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import until
 from tests.doors.composing import STRICT, Api, EventReader, api, composition, key_of, step
 from tests.doors.serving import connected, serving
+from tests.waiting import until
 from weft.doors import composition_events
 from weft.doors.asgi import AGAIN, Message, Receive, Scope, Send
 from weft.doors.composition_routes import BASE

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import message_of, until, written
+from tests.app.served import message_of, written
 from tests.doors.composing import ECHO, STRICT, WAITS, Api, api, composition, key_of, step, template
 from tests.doors.test_compositions_workers import crew
+from tests.waiting import until
 from weft.doors.composition_routes import ROUTES
 from weft.gateway.composition_tools import composition_tools
 from weft.ir.entities import OWN_TOOLS

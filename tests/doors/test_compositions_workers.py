@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.served import house, until
+from tests.app.served import house
 from tests.doors.composing import STRICT, WAITS, Api, key_of, willing
+from tests.waiting import until
 from weft.doors import composition_runs
 from weft.doors.peers import Peers
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.doors.serving import Answer, asked, connected, echo, serving, until
+from tests.doors.serving import Answer, asked, connected, echo, serving
+from tests.waiting import until
 from weft.doors.asgi import Asgi, Receive, Scope, Send, answer
 from weft.doors.fronts import public_front
 from weft.doors.guard import Guard

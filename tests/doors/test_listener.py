@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.doors.certificates import made_certificate
-from tests.doors.serving import Client, asked, connected, echo, serving, until
+from tests.doors.serving import Client, asked, connected, echo, serving
+from tests.waiting import until
 from weft.doors.asgi import GONE, Receive, Scope, Send, answer, refuse
 from weft.doors.listener import Limits, Listener, Tls, bind, serve
 from weft.errors import InputError

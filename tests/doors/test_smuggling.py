@@ -9,7 +9,8 @@ import random
 
 import pytest
 
-from tests.doors.serving import connected, echo, serving, until
+from tests.doors.serving import connected, echo, serving
+from tests.waiting import until
 from weft.doors.asgi import Receive, Scope, Send, answer, read_body
 from weft.doors.listener import Limits
 

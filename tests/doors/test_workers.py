@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.doors.serving import Client, until
+from tests.doors.serving import Client
+from tests.waiting import until
 from weft.doors.hired import CHANNEL, hired
 from weft.errors import InputError
 
@@ -100,7 +101,7 @@ def alive(pid: int) -> bool:
 
 
 async def gone(pids: list[int]) -> None:
-    await until(lambda: not any(alive(pid) for pid in pids), patience=PATIENCE)
+    await until(lambda: not any(alive(pid) for pid in pids), within=PATIENCE)
 
 
 def mode_of_only_folder(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Python files: imported from their path, with the compositions and the tools that stand in them."""
+"""Python files: imported from their path, with the compositions, the tools and the groups that stand in them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-import weft
 from weft.dsl.compositions import Composition
 from weft.dsl.local import PythonTool
 from weft.dsl.registry import RegistryBuilder
 from weft.errors import DocumentInvalid, Problem, WeftError, json_pointer
+from weft.groups.authoring.builder import GroupedTool
 from weft.ir.document import INTERNAL, Document
 
-OURS = str(Path(weft.__file__).parent)
+OURS = str(Path(__file__).parent.parent)
 _loaded: dict[Path, tuple[int, ModuleType]] = {}
 _numbers: dict[Path, int] = {}
 
@@ -35,6 +35,7 @@ class PythonFile:
     compositions: tuple[Composition[Any, Any], ...]
     tools: tuple[PythonTool[..., Any], ...]
     registries: tuple[RegistryBuilder, ...] = ()
+    groups: tuple[GroupedTool, ...] = ()
 
     def placed(self, problem: Problem, document: Document | None = None) -> Problem:
         """Return a problem of the compiled document with the file, and the line where its composition begins."""
@@ -54,7 +55,7 @@ class PythonFile:
 
 
 def read_module(path: Path) -> PythonFile:
-    """Import a file and return its compositions, tools and registries; what it prints goes to stderr.
+    """Import a file and return its compositions, tools, registries and groups; what it prints goes to stderr.
 
     Raises:
         DocumentInvalid: with the line, when the file cannot be read or raises an error.
@@ -64,7 +65,8 @@ def read_module(path: Path) -> PythonFile:
     tools: list[PythonTool[..., Any]] = [one for one in members if isinstance(one, PythonTool)]
     tops = [one for one in dict.fromkeys(compositions) if not one.internal]
     registries = dict.fromkeys(one for one in members if isinstance(one, RegistryBuilder))
-    return PythonFile(path, tuple(tops), tuple(dict.fromkeys(tools)), tuple(registries))
+    groups = dict.fromkeys(one for one in members if isinstance(one, GroupedTool))
+    return PythonFile(path, tuple(tops), tuple(dict.fromkeys(tools)), tuple(registries), tuple(groups))
 
 
 def _module(path: Path, shown_as: Path) -> ModuleType:

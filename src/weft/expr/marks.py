@@ -18,12 +18,17 @@ def marked_names(schema: Any) -> frozenset[str]:
     `WHOLE` is among them when the value itself is marked.
     """
     places = list(subschemas(schema))
-    marked = [(loc, one) for loc, one in places if _is_marked(one)]
-    shared = {f"#{json_pointer(loc)}" for loc, _ in marked}
-    while more := [(loc, one) for loc, one in places if one.get("$ref") in shared and (loc, one) not in marked]:
-        marked += more
-        shared |= {f"#{json_pointer(loc)}" for loc, _ in more}
-    return frozenset(name for loc, _ in marked if (name := _property(loc)) is not None)
+    referring: dict[str, list[Loc]] = {}
+    for loc, one in places:
+        if isinstance(ref := one.get("$ref"), str):
+            referring.setdefault(ref, []).append(loc)
+    marked = {loc for loc, one in places if _is_marked(one)}
+    waiting = list(marked)
+    while waiting:
+        more = [loc for loc in referring.get(f"#{json_pointer(waiting.pop())}", ()) if loc not in marked]
+        marked.update(more)
+        waiting += more
+    return frozenset(name for loc in marked if (name := _property(loc)) is not None)
 
 
 def _is_marked(schema: dict[str, Any]) -> bool:

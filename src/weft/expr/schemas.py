@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
 import jsonschema_rs
 
-from weft.errors import ExpressionInvalid, LimitExceeded, json_pointer, nearest
+from weft.errors import ExpressionInvalid, LimitExceeded, Loc, json_pointer, nearest
 from weft.expr.subschemas import HOME, Cost, Reader, invalid, too_complex
 from weft.ports import is_array, is_object
 
@@ -23,6 +23,8 @@ MAX_LARGE_PATTERNS: Final = 10
 MAX_TRIED: Final = 1_000_000
 MAX_EXPLAINED: Final = 2_000
 MAX_PROBLEMS: Final = 20
+MAX_BRANCHES: Final = 3
+"""Alternatives within alternatives that are explained."""
 
 _LINEAR: Final = jsonschema_rs.RegexOptions(size_limit=8 * 1024 * 1024)
 _SMALL: Final = jsonschema_rs.RegexOptions(size_limit=256 * 1024)
@@ -36,6 +38,17 @@ class SchemaProblem:
     pointer: str
     message: str
     keyword: str
+    loc: Loc = field(default=(), compare=False)
+    """The same place, as keys and indexes."""
+
+    rule: Loc = field(default=(), compare=False)
+    """Where in the schema the keyword stands, with references followed."""
+
+    names: tuple[str, ...] = field(default=(), compare=False)
+    """The fields that are missing, or that should not be there."""
+
+    branches: tuple[tuple[SchemaProblem, ...], ...] = field(default=(), compare=False)
+    """Why each alternative does not match."""
 
 
 class SchemaCheck:
@@ -169,8 +182,36 @@ def _compiles(pattern: str, options: jsonschema_rs.RegexOptions | None) -> bool:
     return True
 
 
-def _problem(error: jsonschema_rs.ValidationError) -> SchemaProblem:
-    return SchemaProblem(json_pointer(error.instance_path), _short(error.message), error.kind.name)
+def _problem(error: jsonschema_rs.ValidationError, level: int = 0) -> SchemaProblem:
+    loc, rule = tuple(error.instance_path), tuple(error.schema_path)
+    names: tuple[str, ...] = ()
+    branches: list[list[jsonschema_rs.ValidationError]] = []
+    match error.kind:
+        case jsonschema_rs.ValidationErrorKind.Required(property=missing):
+            names = (missing,)
+        case (
+            jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=more)
+            | jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=more)
+        ):
+            names = tuple(more)
+        case jsonschema_rs.ValidationErrorKind.PropertyNames(error=inner):
+            names = (str(inner.instance),)
+        case (
+            jsonschema_rs.ValidationErrorKind.AnyOf(context=context)
+            | jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context)
+        ):
+            branches = context if level < MAX_BRANCHES else []
+        case _:
+            pass
+    return SchemaProblem(
+        json_pointer(loc),
+        _short(error.message),
+        error.kind.name,
+        loc,
+        rule,
+        names,
+        tuple(tuple(_problem(one, level + 1) for one in branch[:MAX_PROBLEMS]) for branch in branches),
+    )
 
 
 def _short(text: str) -> str:

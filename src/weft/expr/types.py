@@ -11,7 +11,9 @@ import types
 import typing
 from collections import Counter, OrderedDict, abc, defaultdict, deque
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NotRequired, Required, Union, cast, get_args, get_origin
+from contextlib import suppress
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.dataclasses import is_pydantic_dataclass
@@ -24,6 +26,7 @@ from weft.errors import ExpressionInvalid, shown
 from weft.ports import Json, is_array, is_object
 
 Schema = dict[str, Any]
+Mode = Literal["serialization", "validation"]
 
 MODEL = "x-weft-model"
 """Where an annotated schema keeps what JSON Schema cannot say: the model's name and its Python field names."""
@@ -44,6 +47,22 @@ def schema_of(tp: Any) -> Schema:
     return tp if is_object(tp) else public(annotated_schema(tp))
 
 
+def taken_schema(tp: Any) -> Schema:
+    """Return the JSON Schema of what pydantic takes for a type, which may be more than it writes.
+
+    Raises:
+        ExpressionInvalid: as `schema_of`.
+    """
+    writer = _Writer("validation")
+    return public(writer.finish(writer.schema(tp)))
+
+
+def members_schema(members: abc.Iterable[Member]) -> Schema:
+    """Return the schema of an object with these members, as `taken_schema`; it says nothing of others."""
+    writer = _Writer("validation")
+    return public(writer.finish(writer.members(list(members))))
+
+
 def annotated_schema(tp: Any) -> Schema:
     """Return the schema of a type with each model's name and Python field names under `MODEL`."""
     if is_object(tp):
@@ -62,7 +81,7 @@ def function_types(fn: Callable[..., Any]) -> tuple[Schema, Schema]:
 
     A positional-only parameter is the whole input; any other is a property of it.
     """
-    hints = _hints(fn if inspect.isroutine(fn) else type(fn).__call__)
+    hints = hints_of(fn if inspect.isroutine(fn) else type(fn).__call__)
     parameters = list(inspect.signature(fn).parameters.values())
     whole = _positional_only(fn, parameters)
     writer = _Writer()
@@ -88,19 +107,23 @@ def plain(value: Any) -> Any:
     return copy
 
 
-_Member: typing.TypeAlias = tuple[str, Any, bool, Any]
+Member: typing.TypeAlias = tuple[str, Any, bool, Any]
 """A field's name, its hint, whether it is required, and its default or some marker that is not JSON."""
 
 
 class _Writer:
     """One schema under construction: a type with a name is written once, under `$defs`."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: Mode = "serialization") -> None:
+        self.mode: Mode = mode
         self.defs: dict[str, Schema] = {}
         self.names: dict[Any, str] = {}
 
     def schema(self, tp: Any) -> Schema:
         base, *notes = get_args(tp) if get_origin(tp) is Annotated else (tp,)
+        if notes and self.mode == "validation":
+            with suppress(ExpressionInvalid):  # pydantic knows what notes mean, but not every type
+                return self._leaf(tp)
         own = self._own(base)
         if own is None:
             return self._leaf(tp)
@@ -110,7 +133,7 @@ class _Writer:
     def parameters(self, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> Schema:
         named = [one for one in parameters if one.kind is not one.VAR_KEYWORD]
         members = [(one.name, hints.get(one.name, Any), one.default is one.empty, one.default) for one in named]
-        return self._object(members) | {"additionalProperties": len(named) < len(parameters)}
+        return self.members(members) | {"additionalProperties": len(named) < len(parameters)}
 
     def finish(self, schema: Schema) -> Schema:
         """Inline what is used once; a recursive type is used at least twice, so this ends."""
@@ -153,7 +176,7 @@ class _Writer:
         if tp not in self.names:
             name = next(free for free in _spellings(cls.__name__) if free not in self.defs)
             self.names[tp], self.defs[name] = name, {}
-            body = self._object(_members(cls, _bound_hints(tp, cls)))
+            body = self.members(_members(cls, _bound_hints(tp, cls)))
             told = cls.__dict__.get("__doc__")
             if told and not told.startswith(f"{cls.__name__}("):  # the text that dataclass writes by itself
                 body["description"] = inspect.cleandoc(told)
@@ -161,25 +184,37 @@ class _Writer:
             self.defs[name] = _noted(body, cls, {field: field for field in body["properties"]}, by=by)
         return {"$ref": _REF + self.names[tp]}
 
-    def _object(self, members: list[_Member]) -> Schema:
+    def members(self, members: list[Member]) -> Schema:
         properties = {name: self.schema(hint) | _default(value) for name, hint, _, value in members}
         required = [name for name, _, needed, _ in members if needed]
         return {"type": "object", "properties": properties} | ({"required": required} if required else {})
 
     def _leaf(self, tp: Any) -> Schema:
         try:
-            adapter = TypeAdapter[Any](tp)
             for template in _spellings("{model}"):  # another model may have the same name already
-                ref = _REF + template
-                schema = adapter.json_schema(mode="serialization", schema_generator=_Generator, ref_template=ref)
-                defs = {template.format(model=name): body for name, body in schema.pop("$defs", {}).items()}
+                schema = _leaf_schema(tp, self.mode, _REF + template)
+                defs = {template.format(model=name): body for name, body in schema.get("$defs", {}).items()}
                 if all(self.defs.get(name, body) == body for name, body in defs.items()):
                     self.defs |= defs
-                    return schema
+                    return {key: value for key, value in schema.items() if key != "$defs"}
         except (PydanticUserError, PydanticUndefinedAnnotation, TypeError, NameError) as error:
             wanted = "use a JSON type, a TypedDict, a dataclass or a pydantic model"
             raise ExpressionInvalid(f"{_name(tp)} has no JSON Schema; {wanted}", value=tp, expected=wanted) from error
         raise AssertionError("unreachable: there is always one more spelling")
+
+
+def _leaf_schema(tp: Any, mode: Mode, ref: str) -> Schema:
+    # The same few types stand in most signatures, and pydantic takes its time.
+    try:
+        hash(tp)
+    except TypeError:
+        return _remembered.__wrapped__(tp, mode, ref)
+    return _remembered(tp, mode, ref)
+
+
+@lru_cache(maxsize=256)
+def _remembered(tp: Any, mode: Mode, ref: str) -> Schema:
+    return TypeAdapter[Any](tp).json_schema(mode=mode, schema_generator=_Generator, ref_template=ref)
 
 
 class _Generator(GenerateJsonSchema):
@@ -213,7 +248,7 @@ def _noted(body: Schema, cls: Any, names: dict[str, str], *, by: str = "attribut
     return body | {MODEL: {"name": name, "by": by, "fields": present}} if present else body
 
 
-def _members(cls: Any, hints: Mapping[str, Any]) -> list[_Member]:
+def _members(cls: Any, hints: Mapping[str, Any]) -> list[Member]:
     if not dataclasses.is_dataclass(cls):
         return [_typed_key(name, hint, needed=name in cls.__required_keys__) for name, hint in hints.items()]
     missing = dataclasses.MISSING
@@ -223,7 +258,7 @@ def _members(cls: Any, hints: Mapping[str, Any]) -> list[_Member]:
     ]
 
 
-def _typed_key(name: str, hint: Any, *, needed: bool) -> _Member:
+def _typed_key(name: str, hint: Any, *, needed: bool) -> Member:
     # `__required_keys__` does not know of Required and NotRequired when hints are kept as strings.
     while (origin := get_origin(hint)) in (Required, NotRequired):
         needed, hint = origin is Required, get_args(hint)[0]
@@ -237,7 +272,12 @@ def _default(value: Any) -> Schema:
         return {}
 
 
-def _hints(source: Any) -> dict[str, Any]:
+def hints_of(source: Any) -> dict[str, Any]:
+    """Return the type hints of a function or a class, with what is annotated.
+
+    Raises:
+        ExpressionInvalid: one of them names what cannot be found.
+    """
     known: dict[str, Any] = vars(sys.modules.get(getattr(source, "__module__", ""), typing))
     # typing never comes to the end of a recursive alias such as Json.
     recursive = {name: Any for name, value in known.items() if isinstance(value, str) and value == cast("Any", Json)}
@@ -263,7 +303,7 @@ def _bound_hints(tp: Any, cls: Any) -> dict[str, Any]:
         free = getattr(hint, "__parameters__", ()) if get_args(hint) else ()
         return hint[tuple(bound.get(one, Any) for one in free)] if free else hint
 
-    return {name: filled(hint) for name, hint in _hints(cls).items()}
+    return {name: filled(hint) for name, hint in hints_of(cls).items()}
 
 
 def _positional_only(fn: Any, parameters: list[inspect.Parameter]) -> inspect.Parameter | None:

@@ -8,10 +8,7 @@ from typing import Any, cast
 import orjson
 
 from weft.errors import ToolFailed
-from weft.ports import is_array, is_object
-
-WRAPPED = "weft/wrapped"
-"""The mark in `_meta` of a value that weft wrapped as `{"result": x}` to serve it."""
+from weft.ports import WRAPPED, is_array, is_object
 
 
 def value_of(result: dict[str, Any], *, tool: str) -> Any:

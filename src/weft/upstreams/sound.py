@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.ports import is_array, is_object
@@ -17,13 +17,20 @@ FIELDS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
 """By key of a list: the fields of its items that may be left out, and what they are."""
 
 IDENTITY = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
+DEEPEST = 100
+"""Levels of an item: beyond two hundred JSON writers give up, and with them the whole list."""
+
 HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
 def sound(item: dict[str, Any], key: str) -> dict[str, Any]:
     """Return an item as it is, or without what is malformed in it; what it must have and lacks is filled in."""
     fields = FIELDS[key]
-    told = {name: value for name, value in item.items() if name not in fields or isinstance(value, fields[name])}
+    told = {
+        name: value
+        for name, value in item.items()
+        if (name not in fields or isinstance(value, fields[name])) and not _is_too_deep(value)
+    }
     if not isinstance(told.get("name"), str):
         told["name"] = told[IDENTITY[key]]
     if key == "tools":
@@ -43,6 +50,19 @@ def _taken(schema: object) -> dict[str, Any]:
     if not is_array(told.get("required", [])):
         del told["required"]
     return told
+
+
+def _is_too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [held for one in level if is_object(one) or is_array(one) for held in _held(one)]
+        if not level:
+            return False
+    return True
+
+
+def _held(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if is_object(value) else value
 
 
 def _hinted(name: str, hint: object) -> bool:

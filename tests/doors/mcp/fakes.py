@@ -45,13 +45,6 @@ class Happened:
     view: object = ALL
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens behind a door that has no event for it
-            await asyncio.sleep(0.005)
-
-
 def tool(name: str, **properties: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
 

@@ -9,8 +9,9 @@ import httpx2
 import orjson
 import pytest
 
-from tests.doors.mcp.fakes import HELLO, Happened, serving, until
+from tests.doors.mcp.fakes import HELLO, Happened, serving
 from tests.doors.mcp.test_bad_inputs import error_of
+from tests.waiting import until
 from weft.doors.mcp.sessions import Sessions
 
 

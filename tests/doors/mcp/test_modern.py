@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.doors.mcp.fakes import META, Happened, Place, serving, until
+from tests.doors.mcp.fakes import META, Happened, Place, serving
 from tests.doors.mcp.test_bad_inputs import error_of
+from tests.waiting import until
 from weft.doors.mcp.faults import Refusal
 from weft.doors.mcp.headers import Fields, check_mirrored_fields
 

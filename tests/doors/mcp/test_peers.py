@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from tests.doors.mcp.fakes import Happened, Place, serving, until
+from tests.doors.mcp.fakes import Happened, Place, serving
+from tests.waiting import until
 from weft.doors.mcp.peers import Heard
 from weft.doors.mcp.questions import asked_by
 

@@ -10,7 +10,8 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.doors.mcp.fakes import Happened, serving, until
+from tests.doors.mcp.fakes import Happened, serving
+from tests.waiting import until
 
 MODES = ["legacy", "auto", "2026-07-28"]
 

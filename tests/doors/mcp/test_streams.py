@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.doors.mcp.fakes import EVENTS, META, Happened, Place, serving, until
+from tests.doors.mcp.fakes import EVENTS, META, Happened, Place, serving
 from tests.doors.mcp.test_bad_inputs import error_of
+from tests.waiting import until
 from weft.doors.mcp import exchange, streams
 from weft.doors.mcp.outbox import Outbox
 from weft.ports import Caller

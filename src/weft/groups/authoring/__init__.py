@@ -1,0 +1,1 @@
+"""Grouped tools in Python: decorators, parameters, and the tool that comes of them."""
