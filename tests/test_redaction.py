@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from weft import redaction
 from weft.expr.marks import marked_names
-from weft.redaction import HIDDEN, WHOLE, is_secret_name, redact, secrets_in
+from weft.redaction import HIDDEN, PART, WHOLE, Known, is_secret_name, redact, secrets_in
 
 CANARY = "canary-9f8e7d6c"
 
@@ -83,6 +86,7 @@ SCHEMAS: list[tuple[dict[str, Any], set[str]]] = [
     ({"properties": {"properties": {"properties": {"deep": {"writeOnly": True}}}}}, {"deep"}),
     ({"anyOf": [{"properties": {"one": {"writeOnly": True}}}, {}]}, {"one"}),
     ({"writeOnly": True}, {WHOLE}),
+    ({"properties": {"pin": {"writeOnly": True}, "a": {"$ref": {}}, "b": {"$ref": ["x"]}}}, {"pin"}),
     ({"properties": {"pin": {"writeOnly": False, "x-secret": "no"}}}, set()),
 ]
 
@@ -95,3 +99,89 @@ def test_marks_of_a_schema(schema: dict[str, Any], names: set[str]):
 def test_what_is_marked_is_secret_a_number_too():
     assert secrets_in({"pin": 123456, "q": "text"}, frozenset({"pin"})) == ("123456",)
     assert secrets_in({"q": ["text"]}, frozenset({WHOLE})) == ("text",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pa\u017fsword: hunter22",
+        "X" * 100 + " sk-" + "a1" * 10,
+        "X" * 100 + " ghr_" + "a1" * 12,
+        "BeaRer abcdefgh12",
+        "Ba\u017fic abcdefgh12",
+        "X" * 100 + " eyJhbGciOiJFUzI1NiJ9.eyJz",
+        "postgres://ann:pw@host/x",
+        "-----BEGIN RSA PRIVATE KEY-----abc",
+        "to\u212aen=abc",
+    ],
+)
+def test_a_first_look_at_words_misses_nothing(text: str):
+    shown = redact(text)
+    assert HIDDEN in shown
+    assert all(one not in shown for one in ("hunter22", "a1a1", "abcdefgh", "eyJz", ":pw@", "KEY-----abc", "=abc"))
+
+
+SHORT = st.text(st.sampled_from("AB"), min_size=4, max_size=9)
+LONG = st.text(st.sampled_from("ABC"), min_size=2 * PART, max_size=60)
+
+
+@given(secrets=st.lists(SHORT, min_size=1, max_size=6), text=st.text(st.sampled_from("ABC"), max_size=60))
+def test_of_short_secrets_all_is_hidden_and_nothing_else(secrets: list[str], text: str):
+    hidden = {at + n for at in range(len(text)) for one in secrets if text.startswith(one, at) for n in range(len(one))}
+    rest = "".join(letter for at, letter in enumerate(text) if at not in hidden)
+    assert Known(secrets).hidden_in(text).replace(HIDDEN, "") == rest
+
+
+@given(data=st.data(), secrets=st.lists(LONG, min_size=1, max_size=6))
+def test_of_long_secrets_neither_the_beginning_nor_the_end_is_left(data: st.DataObject, secrets: list[str]):
+    cut = st.sampled_from(secrets).flatmap(
+        lambda one: st.tuples(st.integers(0, len(one)), st.integers(0, len(one))).map(lambda at: one[min(at) : max(at)])
+    )
+    text = "".join(data.draw(st.lists(cut | st.sampled_from([*"ABC x"]), max_size=12)))
+    shown = Known(secrets).hidden_in(text)
+    assert not any(one[:PART] in shown or one[-PART:] in shown for one in secrets)
+    # What stays stands there in this order, and what has no beginning and no end of a secret is as it was.
+    rest, at = shown.split(HIDDEN), 0
+    for one in rest:
+        at = text.index(one, at) + len(one)
+    if not any(one[:PART] in text or one[-PART:] in text for one in secrets):
+        assert shown == text
+
+
+def test_past_a_hundred_thousand_places_the_whole_text_is_hidden():
+    known = Known(["AAAA"])
+    assert known.hidden_in("A" * 120_000) == HIDDEN
+    assert known.hidden_in("nothing of it") == HIDDEN
+    assert redact("nothing of it", ["AAAA"]) == "nothing of it"
+
+
+def test_with_many_secrets_as_with_one():
+    many = [f"secret-{n:05d}" for n in range(3000)]
+    text = "say secret-00007, secret-02999 and secret-03000 " * 3
+    assert redact(text, many) == f"say {HIDDEN}, {HIDDEN} and secret-03000 " * 3
+
+
+@pytest.mark.parametrize(
+    ("secrets", "text"),
+    [
+        (["A" * 16 + "B" * 32], ("A" * 16 + "x") * 500),
+        (["A" * 16 + "B" * 5000], ("A" * 16 + "B" * 100 + "x") * 60),
+        (["A" * 5000 + "B"], "A" * 4000),
+        (["B" + "A" * 5000], "A" * 4000),
+        ([f"{'A' * 40}{n:04d}" for n in range(1000)], ("A" * 40 + "x") * 200),
+    ],
+)
+def test_what_a_text_repeats_of_a_secret_is_not_compared_again_and_again(
+    secrets: list[str], text: str, monkeypatch: pytest.MonkeyPatch
+):
+    compared = 0
+
+    def same(one: str, other: str) -> int:
+        nonlocal compared
+        found = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+        compared += found + 1
+        return found
+
+    monkeypatch.setattr(redaction, "_same", same)
+    assert "A" * PART not in Known(secrets).hidden_in(text)
+    assert 0 < compared <= 4 * len(text)

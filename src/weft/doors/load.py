@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from weft.errors import LimitExceeded
-from weft.gateway.buckets import Buckets
+from weft.groups.middleware.buckets import Buckets
 
 ANONYMOUS = "anonymous"
 

@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Literal
 
 from weft.errors import LimitExceeded
-from weft.gateway.buckets import Buckets
 from weft.gateway.policy import ToolFacts
+from weft.groups.middleware.buckets import Buckets
 from weft.ports import Principal
 
 

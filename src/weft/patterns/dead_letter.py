@@ -32,7 +32,7 @@ B = TypeVar("B")
 
 TIMEOUT_MS = 5000
 MAX_BYTES = 256 << 10
-DENIED = frozenset({"StepDenied", "KeyPathMissing"})
+DENIED = frozenset({"StepDenied", "NotAllowed", "KeyPathMissing"})
 TEXT: Schema = {"type": "string"}
 TOLD = object_of({"deadLettered": {"const": True}, "id": TEXT})
 

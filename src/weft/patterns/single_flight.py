@@ -12,7 +12,7 @@ from weft.errors import BudgetSpent, DeadlineExceeded, TimedOut, WeftError
 T = TypeVar("T")
 E = TypeVar("E", bound=WeftError)
 
-OWN_CODES = frozenset({"StepDenied", "QuotaExceeded"})
+OWN_CODES = frozenset({"StepDenied", "QuotaExceeded", "NotAllowed", "RateLimited"})
 """What is refused to one caller says nothing about the others."""
 
 
