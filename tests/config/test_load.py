@@ -1,4 +1,4 @@
-"""weft.yaml: defaults, all problems in one run, paths, and what is not there yet."""
+"""weft.yaml: defaults, all problems in one run, and paths."""
 
 from __future__ import annotations
 
@@ -128,11 +128,6 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path):
 def test_a_command_in_one_text_is_shown_as_a_list(tmp_path: Path):
     (problem,) = refused(tmp_path, "servers: {a: {command: npx -y some-server}}")
     assert problem.expected == "a list such as [npx, -y, some-server]"
-
-
-def test_a_section_that_is_not_there_yet_is_refused_rather_than_ignored(tmp_path: Path):
-    (problem,) = refused(tmp_path, "drain: 1s\ngroups: {}\n")
-    assert (problem.code, problem.line, problem.pointer) == ("NotThereYet", 2, "/groups")
 
 
 @pytest.mark.req("REG-29")

@@ -61,6 +61,11 @@ def everything() -> w.RegistryBuilder:
         depends=[search, research.ask("research")],
     )
     r.agent("planner", "1.0.0", depends=[research.ask("research")])
+    r.group(
+        "search.tools", title="Search", description="Everything that finds", include=["search*"], exclude=["*_all"],
+        servers=[backend], tags=["read"], exclude_tags=["beta"], actions={"find": search}, discriminator="do",
+        format="toon", detail="brief", keep_tools=True, select=False, max_items=20, max_text=500, max_bytes=65536,
+    )  # fmt: skip
     return r
 
 
@@ -406,3 +411,47 @@ def test_an_entity_that_was_refused_is_not_in_the_registry_and_a_change_that_was
         with pytest.raises(DocumentInvalid):
             attempt()
     assert r.to_json() == before
+
+
+def test_a_group_takes_tools_and_servers_as_objects_or_by_their_names():
+    def build(*, objects: bool) -> Doc:
+        r = w.RegistryBuilder()
+        web = r.server("web", "1.2.0")
+        fetch = r.tool("fetch", "1.0.0", source=web)
+        r.group("pages", servers=[web if objects else "web"], actions=[fetch if objects else "fetch"])
+        r.group("more", actions={"get": fetch if objects else "fetch", "look.up": "lookup"})
+        return r.to_json()
+
+    made = build(objects=True)
+    assert made == build(objects=False)
+    assert made["groups"] == [
+        {"name": "pages", "servers": ["web"], "actions": {"fetch": "fetch"}},
+        {"name": "more", "actions": {"get": "fetch", "look.up": "lookup"}},
+    ]
+
+
+def test_what_is_wrong_with_a_group_is_raised_where_it_is_written():
+    r = w.RegistryBuilder()
+    r.group("pages", tags=["a"])
+    with pytest.raises(DocumentInvalid) as caught:
+        r.group("more")
+    assert [(one.code, one.pointer) for one in caught.value.problems] == [("MissingKey", "/groups/1")]
+    with pytest.raises(DocumentInvalid, match="list"):
+        r.group("more", include="search_*")
+    with pytest.raises(TypeError, match=r"actions takes tools of the registry, or their names, not the server 'web'"):
+        r.group("more", actions={"a": r.server("web", "1.0.0")})  # pyright: ignore[reportArgumentType]  (on purpose)
+    with pytest.raises(TypeError, match=r"servers takes servers of the registry, or their names, not 1"):
+        r.group("more", servers=[1])  # pyright: ignore[reportArgumentType]  (on purpose)
+    assert [one["name"] for one in r.to_json()["groups"]] == ["pages"]
+
+
+def test_what_is_wrong_between_a_group_and_the_others_is_told_at_the_line_of_the_group():
+    r = w.RegistryBuilder()
+    web = r.server("web", "1.2.0")
+    r.tool("fetch", "1.0.0", source=web)
+    frame = inspect.currentframe()
+    assert frame is not None
+    line = frame.f_lineno + 1
+    r.group("pages", actions={"get": "fetsh"})
+    (problem,) = r.problems()
+    assert (problem.code, problem.suggestion, problem.file, problem.line) == ("UnknownName", "fetch", __file__, line)

@@ -21,8 +21,9 @@ import pytest
 
 from tests.upstreams.children.workshop import Context, Workshop
 from tests.upstreams.listening import listening
-from tests.upstreams.pools import QUICK, call, until
+from tests.upstreams.pools import QUICK, call
 from tests.upstreams.stdio_wires import children
+from tests.waiting import until
 from weft.errors import NotFound
 from weft.gateway.approval import Approval
 from weft.registry.lock import FILE, Lock, Mode, ServerPin, executable_hash, read_lock, record, write_lock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -117,10 +117,3 @@ async def client(door: str, era: Era) -> AsyncGenerator[Client]:
 async def _failed(held: asyncio.Task[None]) -> Client:
     await held
     raise AssertionError("the client ended before it had connected")
-
-
-async def until(happened: Callable[[], object], *, within: float = PATIENCE) -> None:
-    """Wait until it has happened."""
-    async with asyncio.timeout(within):
-        while not happened():  # noqa: ASYNC110 - what happens may happen in another process
-            await asyncio.sleep(0.005)

@@ -13,8 +13,9 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.oracle.conftest import VERSIONS, Era, Raw, connected, until
+from tests.oracle.conftest import VERSIONS, Era, Raw, connected
 from tests.oracle.upstream import ANNOTATIONS, ICONS, META, OUTPUT, REFUSAL, SCHEMA
+from tests.waiting import until
 
 
 async def raw(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import mcp_types as t
 from mcp import Client
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
-from tests.oracle.conftest import PATIENCE, Era, Heard, connected, until
+from tests.oracle.conftest import PATIENCE, Era, Heard, connected
+from tests.waiting import until
 
 
 def text(result: t.CallToolResult) -> str:

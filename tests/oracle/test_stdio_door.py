@@ -12,8 +12,9 @@ import pytest
 import yaml
 from mcp import Client, StdioServerParameters
 
-from tests.oracle.conftest import Era, command, connected, until
+from tests.oracle.conftest import Era, command, connected
 from tests.oracle.test_changes import following, listed, text
+from tests.waiting import until
 
 
 def weft(folder: Path, upstream: str) -> StdioServerParameters:

@@ -95,7 +95,9 @@ class Oracle:
     async def _list_tools(self, ctx: Context, params: Any) -> t.ListToolsResult:
         self._remember(ctx)
         plain = {"type": "object"}
-        tools = [t.Tool(name=name, description=name, input_schema=plain) for name in self.handlers]
+        waiting = {**plain, "properties": {"folder": {"type": "string"}}, "required": ["folder"]}
+        told = {f"{self.name}_wait": waiting}
+        tools = [t.Tool(name=name, description=name, input_schema=told.get(name, plain)) for name in self.handlers]
         tools[0] = t.Tool(
             name=f"{self.name}_echo", title="Echo", description="Says it again", input_schema=SCHEMA,
             output_schema=OUTPUT, _meta=META,

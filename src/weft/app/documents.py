@@ -13,6 +13,8 @@ from weft.dsl.modules import PythonFile, read_module
 from weft.dsl.registry import RegistryBuilder
 from weft.dsl.registry_files import file_problems, registry_in
 from weft.errors import DocumentInvalid, NotFound, Problem, errors_in
+from weft.groups.authoring.builder import GroupedTool
+from weft.groups.steps import GroupUpstream
 from weft.ir.document import INTERNAL, Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.normalise import Parsed, parse
@@ -106,9 +108,14 @@ class Registry:
 
     document: Document
     tools: Upstream
+    """Functions and groups."""
+
     problems: list[Problem]
     parsed: Parsed | None = None
     """As it was written; compositions in Python were not."""
+
+    groups: tuple[GroupedTool, ...] = ()
+    """The groups among the tools."""
 
     def valid(self) -> Registry:
         """Return this registry.
@@ -138,28 +145,58 @@ def compile_file(
 ) -> tuple[Compiled, Registry]:
     """Compile the registry that a Python file builds, else its compositions, and check what came out.
 
-    `split` is for compositions: the specs of a registry stay as they are.
+    `split` is for compositions: the specs of a registry stay as they are. Groups come along, and are frozen.
 
     Raises:
         DocumentInvalid: two compositions have the same name, or the file builds two registries.
     """
+    groups = groups_of(file)
     if (builder := registry_in(file)) is not None:
-        return _built(builder, file_problems(file, builder, severities=severities, allow=allow))
+        problems = file_problems(file, builder, severities=severities, allow=allow)
+        return _built(builder, [*problems, *_taken(file, builder.build().document, builder.local(), groups)], groups)
     try:
         compiled = compile(*file.compositions, split=split)
     except DocumentInvalid as error:
         raise DocumentInvalid([file.placed(problem) for problem in error.problems]) from None
-    tools = Upstreams([compiled.local, LocalTools(file.tools)])
+    functions = Upstreams([compiled.local, LocalTools(file.tools)])
+    tools = Upstreams([functions, groups])
     # A tool that is only named may live on any server, so every name counts as known.
     named = frozenset(one.name for tool in compiled.document.tools for one in references(tool) if not one.composition)
     found = check(compiled.document, _Declared(compiled, tools), known=named)
     placed = [file.placed(problem, compiled.document) for problem in found]
-    return compiled, Registry(compiled.document, tools, placed)
+    placed += _taken(file, compiled.document, functions, groups)
+    return compiled, Registry(compiled.document, tools, placed, groups=groups.groups)
 
 
-def _built(builder: RegistryBuilder, problems: list[Problem]) -> tuple[Compiled, Registry]:
-    parsed, tools = builder.build(), builder.local()
-    return Compiled(parsed.document, tools, {}), Registry(parsed.resolved, tools, problems, parsed)
+def _built(builder: RegistryBuilder, problems: list[Problem], groups: GroupUpstream) -> tuple[Compiled, Registry]:
+    parsed, local = builder.build(), builder.local()
+    tools = Upstreams([local, groups])
+    return Compiled(parsed.document, local, {}), Registry(parsed.resolved, tools, problems, parsed, groups.groups)
+
+
+def groups_of(file: PythonFile) -> GroupUpstream:
+    """Return the groups of a Python file, ready to be called.
+
+    Raises:
+        DocumentInvalid: two have the same name, or the actions of one do not go together.
+    """
+    try:
+        found = GroupUpstream(file.groups)
+        for group in found.groups:
+            _ = group.definition
+    except DocumentInvalid as error:
+        raise DocumentInvalid([file.placed(problem) for problem in error.problems]) from None
+    return found
+
+
+def _taken(file: PythonFile, document: Document, functions: Upstream, groups: GroupUpstream) -> list[Problem]:
+    """Return a problem for each group that has the name of something else in its file."""
+    named = {tool.name for tool in document.tools} | set(functions.names())
+    return [
+        file.placed(Problem(code="DuplicateName", message=f"a group and a tool are named {name!r}", value=name))
+        for name in groups.names()
+        if name in named
+    ]
 
 
 def callable_in(document: Document, tool: str, upstream: Upstream) -> Document:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from weft.app.documents import compile_file, problems_of
+from weft.app.groups import registry_groups
 from weft.app.specs import networks_for
 from weft.app.stores import Stores
 from weft.config import Config
@@ -92,14 +93,15 @@ def content_of(
         problems = [*registry.problems, *problems_of_stores(registry.document, stores)]
         if errors_in(problems):
             raise DocumentInvalid(problems)
-        return Content(registry.document, registry.tools, tuple(problems))
+        gathers = registry_groups(registry.document)
+        return Content(registry.document, registry.tools, tuple(problems), registry.groups, gathers)
     folder = None if loaded.path is None else loaded.path.parent
     parsed = parse(read(loaded.data, name=loaded.name, format=loaded.format), folder=folder)
     problems = [*old_form(parsed), *problems_of(parsed, severities=severities, allow=allow)]
     problems += [parsed.located(one) for one in problems_of_stores(parsed.document, stores)]
     if errors_in(problems):
         raise DocumentInvalid(problems)
-    return Content(parsed.resolved, None, tuple(problems))
+    return Content(parsed.resolved, None, tuple(problems), gathers=registry_groups(parsed.document))
 
 
 def problems_of_stores(document: Document, stores: Stores | None) -> list[Problem]:

@@ -18,6 +18,7 @@ from weft.app.auditing import Auditing
 from weft.app.composing import compositions_of, rights_over
 from weft.app.identities import authenticators_of
 from weft.app.keeping import Keeping
+from weft.app.middleware import Kept as Middleware
 from weft.app.registries import content_of, source_of
 from weft.app.resuming import OtherWorkers, resume_for_others
 from weft.app.specs import document_limits_of, limits_of, message_limits_of, naming_of, specs_of
@@ -51,7 +52,7 @@ from weft.upstreams.stderr import redact
 FIXED = ("listen", "admin", "registry", "identity", "lock", "audit", "stores", "compositions", "telemetry", "drain")
 """Sections that are read when weft starts, and only then."""
 
-LIVE_SECTIONS = ("servers", "views", "names", "limits", "policy", "quotas")
+LIVE_SECTIONS = ("servers", "views", "names", "groups", "limits", "policy", "quotas", "middleware")
 """Sections that count from the moment on that they are changed."""
 
 LIVE = ("response", *(field.name for field in fields(Limits)))
@@ -76,7 +77,7 @@ class Running:
         `local` says that only this machine reaches it; without it, the address that it listens on does.
 
         Raises:
-            InputError: the audit log cannot be written, or a file of keys cannot be used.
+            InputError: the audit log cannot be written, a file of keys cannot be used, or middleware not imported.
         """
         self.config = config
         self.log = Log("gateway")
@@ -95,9 +96,10 @@ class Running:
         self._auditor = auditor = Auditor(self.auditing.log)
         self.approval = approval = approval_of(config, on_security=partial(_quarantined, auditor))
         self.keeping = Keeping(config)
+        self._middleware = Middleware()
         self.gateway = Gateway(
             specs_of(config),
-            naming=naming_of(config),
+            naming=naming_of(config, kept=self._middleware),
             access=access_of(config, loopback=self._local),
             stores=self.keeping.stores.find,
             signals=self.keeping.signals,
@@ -350,10 +352,11 @@ class Running:
                 self.log.warning("`limits` of requests and connections have changed: that takes a restart")
             if self.approval is not None:
                 self.approval.argv_of = argv_of(config)
+            naming = await asyncio.to_thread(naming_of, config, kept=self._middleware)
             await self.gateway.pool.replace(specs_of(config))
             same = is_same_access(before, config)
             await self.gateway.live.configure(
-                naming_of(config), self.gateway.live.access if same else access_of(config, loopback=self._local)
+                naming, self.gateway.live.access if same else access_of(config, loopback=self._local)
             )
             self.gateway.engine.limits = limits_of(config)
         self._written = config

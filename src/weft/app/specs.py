@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
+from weft.app.groups import groups_of
+from weft.app.middleware import Kept, middleware_of
 from weft.config import Config
 from weft.config.checks import is_allowed, is_loopback
 from weft.config.sections import Egress
@@ -91,18 +93,30 @@ def runnable(argv: Sequence[str]) -> tuple[str, ...]:
     return (sys.executable, *argv[1:]) if own or shutil.which(argv[0]) is None else tuple(argv)
 
 
-def naming_of(config: Config) -> Naming:
-    """Return under which names things are served."""
+def naming_of(config: Config, *, kept: Kept | None = None) -> Naming:
+    """Return under which names things are served, in which groups, and what stands around their calls.
+
+    `kept` is the middleware of before, which goes on where its settings are the same.
+
+    Raises:
+        DocumentInvalid: with every function for middleware that cannot be imported.
+    """
     views = {
         name: ViewRule(
             include=tuple(view.include),
             exclude=tuple(view.exclude),
             hide_raw=view.hide_raw,
+            grouped=view.groups,
             description=view.description,
         )
         for name, view in config.views.items()
     }
-    return Naming(on_collision=config.names.on_collision, views=views)
+    return Naming(
+        on_collision=config.names.on_collision,
+        views=views,
+        groups=groups_of(config, kept=kept),
+        middleware=middleware_of(config.middleware, file=config.file, kept=kept),
+    )
 
 
 def message_limits_of(config: Config) -> MessageLimits:

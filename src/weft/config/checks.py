@@ -138,14 +138,6 @@ def check_variable_value(value: str) -> str:
     return value
 
 
-def check_glob(glob: str) -> str:
-    """Refuse a glob that can match nothing."""
-    if not glob or glob != glob.strip():
-        told = f"{shown(glob)} matches no name"
-        raise refuse("InvalidGlob", told, value=shown(glob), expected='a name, or a glob such as "search_*"')
-    return glob
-
-
 def check_server_key(key: str) -> str:
     """Refuse a key of `servers` that is neither a name nor name@version."""
     name, at, version = key.partition("@")

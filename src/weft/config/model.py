@@ -13,7 +13,9 @@ from pydantic_core import PydanticCustomError
 
 from weft.config.checks import check_server_key, check_store_name, check_view_name
 from weft.config.governance import Audit, LockRule
+from weft.config.groups import Group, GroupName, unknown_names
 from weft.config.identity import Identity, PolicyRules, QuotaRules
+from weft.config.middleware import MiddlewareRules
 from weft.config.secrets import literal_secrets
 from weft.config.sections import (
     Admin,
@@ -33,11 +35,6 @@ from weft.errors import Problem
 from weft.ir.nodes import refuse
 from weft.ports import is_object
 
-NOT_YET: Mapping[str, str] = {
-    "groups": "groups of tools are not served yet",
-}
-"""Sections that a later version has; to ignore them would be to promise what does not hold."""
-
 HIDDEN = "********"
 
 ServerKey = Annotated[str, AfterValidator(check_server_key)]
@@ -54,9 +51,11 @@ class Config(Setting):
     servers: dict[ServerKey, Server] = described({}, "The MCP servers, each under its `name` or `name@1.2.0`.")
     names: Names = described(Names(), "What tools are called.")
     views: dict[ViewName, View] = described({}, "Selections of tools, each at `/mcp/{name}`.")
+    groups: dict[GroupName, Group] = described({}, "Tools that are served as one tool with actions, by its name.")
     identity: Identity = described(Identity(), "How weft knows who calls.")
     policy: PolicyRules = described((), "Who may call what; without a rule that allows, what none denies is allowed.")
     quotas: QuotaRules = described((), "How often tools may be called.")
+    middleware: MiddlewareRules = described((), "What stands around the calls of tools, the outermost first.")
     lock: LockRule = described({}, "What is done about tools that nobody approved.", validate_default=True)
     audit: Audit | None = described(None, "The audit log; there is none unless this is given.")
     stores: dict[StoreName, Store] = described({}, "Where stateful patterns keep what they know, by name.")
@@ -77,11 +76,12 @@ class Config(Setting):
 
     @classmethod
     def faults(cls, given: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
-        """Yield that client certificates say who calls, and that no client is asked for one."""
+        """Yield certificates that say who calls, when no client is asked for one, and servers that groups lack."""
         if _at(given, "identity", "certificates") and not _at(given, "listen", "tls", "clientCa"):
             told = "no client is asked for a certificate: there is no listen.tls.clientCa"
             wanted = "listen.tls with cert, key and clientCa"
             yield refuse("MissingKey", told, expected=wanted, at=("identity", "certificates"))
+        yield from unknown_names(given)
 
     @property
     def file(self) -> Path | None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from weft.config.checks import is_allowed, is_loopback
-from weft.config.model import NOT_YET, Config
+from weft.config.model import Config
 from weft.config.secrets import References, holds_secret, leads_to_secret, literal_secret, literal_secrets
 from weft.errors import DocumentInvalid, Loc, Problem, errors_in
 from weft.ir.normalise import placed, problem_of
@@ -55,9 +55,8 @@ def _read(file: Path) -> Source:
 
 def _made(source: Source, references: References) -> tuple[Config | None, list[Problem]]:
     written: dict[str, Any] = source.value
-    problems = [*_not_yet(written), *map(literal_secret, literal_secrets(written))]
-    known = {key: item for key, item in written.items() if key not in NOT_YET}
-    resolved = references.resolve(known)
+    problems = [*map(literal_secret, literal_secrets(written))]
+    resolved = references.resolve(written)
     problems += references.problems
     try:
         made = Config.model_validate(resolved, context=references.folder)
@@ -67,15 +66,6 @@ def _made(source: Source, references: References) -> tuple[Config | None, list[P
         # What is wrong with the empty text in the place of a lost reference is wrong with nothing that was written.
         return None, [*problems, *(_discreet(one, references.found) for one in found if one.loc not in lost)]
     return made, [*problems, *_in_clear(made)]
-
-
-def _not_yet(written: Mapping[str, Any]) -> Iterator[Problem]:
-    for key, why in NOT_YET.items():
-        if key in written:
-            yield Problem(
-                code="NotThereYet", message=f"this version of weft does not have {key!r}: {why}", loc=(key,),
-                expected=f"no {key!r}",
-            )  # fmt: skip
 
 
 def _discreet(problem: Problem, references: Mapping[Loc, str]) -> Problem:

@@ -22,6 +22,8 @@ HOLDERS: tuple[Loc, ...] = (
     ("stores", "*", "url"),
     ("egress", "proxy"),
     ("identity", "proxies", "secrets", "*"),
+    ("middleware", "*", "with", "*"),
+    ("groups", "*", "middleware", "*", "with", "*"),
 )
 """Where `file:PATH` is a reference; elsewhere it is text."""
 PUBLIC: tuple[Loc, ...] = (

@@ -162,6 +162,7 @@ class View(Setting):
     include: Globs = described(("*",), "Globs of the names that it has.")
     exclude: Globs = described((), "Globs of those that it does not have; they win.")
     hide_raw: Flag = described(False, "Whether tools that its compositions use are left out.")
+    groups: Flag = described(True, "Whether groups stand for their tools.")
 
 
 class CompositionsRule(Setting):

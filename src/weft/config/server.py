@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, PrivateAttr, Strict, WithJ
 from pydantic_core import PydanticCustomError
 
 from weft.config.checks import (
-    check_glob,
     check_header_name,
     check_header_value,
     check_headers,
@@ -22,6 +21,7 @@ from weft.config.checks import (
 from weft.config.secrets import Secret, looks_secret
 from weft.config.settings import AnyPath, Count, FilePath, Flag, Seconds, Setting, Text, Texts, described
 from weft.errors import shown
+from weft.ir.names import check_glob
 from weft.ir.nodes import refuse
 from weft.ports import is_array, is_object
 

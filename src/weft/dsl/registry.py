@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from weft.dsl.compositions import Composition
 from weft.dsl.local import LocalTools, PythonTool
@@ -19,6 +19,8 @@ from weft.dsl.registry_entities import (
     RegisteredTool,
     ServerTool,
     dependency,
+    gathered_actions,
+    gathered_servers,
     listed,
     named_version,
     schema_json,
@@ -27,7 +29,7 @@ from weft.dsl.registry_entities import (
 )
 from weft.dsl.registry_specs import Specs
 from weft.errors import DocumentInvalid, Problem, errors_in, shown
-from weft.ir.normalise import KINDS, Parsed, made, parse
+from weft.ir.normalise import MODELS, Parsed, made, parse
 from weft.ir.read import read
 from weft.ir.write import write
 from weft.patterns.contract import Op, operand
@@ -50,6 +52,7 @@ class RegistryBuilder:
         self._servers: list[RegisteredServer] = []
         self._tools: list[RegisteredTool] = []
         self._agents: list[RegisteredAgent] = []
+        self._groups: list[Draft] = []
 
     def schema(
         self,
@@ -159,11 +162,46 @@ class RegistryBuilder:
         self._agents.append(agent)
         return agent
 
+    def group(
+        self,
+        name: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        servers: Iterable[RegisteredServer | str] = (),
+        tags: Iterable[str] = (),
+        exclude_tags: Iterable[str] = (),
+        actions: Mapping[str, RegisteredTool | str] | Sequence[RegisteredTool | str] = (),
+        discriminator: str | None = None,
+        format: Literal["markdown", "toon"] | None = None,
+        detail: Literal["full", "brief"] | None = None,
+        keep_tools: bool | None = None,
+        select: bool | None = None,
+        max_items: int | None = None,
+        max_text: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Gather tools under one: by globs of their names, by servers, by tags, or as `actions` (`{"find": search}`).
+
+        `select` to `max_bytes` say how much of a result a model gets.
+        """
+        response = camel({"select": select, "max_items": max_items, "max_text": max_text, "max_bytes": max_bytes})
+        entry = camel(
+            {"name": name, "title": title, "description": description, "include": listed(include)}
+            | {"exclude": listed(exclude), "servers": gathered_servers(servers), "tags": listed(tags)}
+            | {"exclude_tags": listed(exclude_tags), "actions": gathered_actions(actions)}
+            | {"discriminator": discriminator, "format": format, "detail": detail, "keep_tools": keep_tools}
+            | {"response": response or None}
+        )
+        self._groups.append(Draft("groups", len(self._groups), entry))
+
     def to_json(self) -> dict[str, Any]:
         """Return the registry as canonical JSON, whether or not it has problems."""
         out: dict[str, Any] = {"schemaVersion": "2.0"}
         for section, entries in self._sections(Specs(self._tools)).items():
-            model = KINDS[section][1]
+            model = MODELS[section]
             out |= {section: [made(model, entry).to_ir() for _, entry in entries]} if entries else {}
         return out
 
@@ -175,6 +213,7 @@ class RegistryBuilder:
             "servers": [(one.draft, one.draft.entry) for one in self._servers],
             "tools": [*tools, *((owner.draft, specs.part(one)) for one, owner in specs.parts.items())],
             "agents": [(one.draft, one.draft.entry) for one in self._agents],
+            "groups": [(one, one.entry) for one in self._groups],
         }
 
     def build(self) -> Parsed:

@@ -55,7 +55,7 @@ class Draft:
         wrong = [one for one in errors_in(parsed.problems) if one.code not in BETWEEN_ENTITIES]
         if wrong:
             raise DocumentInvalid([self._moved(one) for one in wrong])
-        return parsed.document.section(self.section)[0].to_ir()
+        return parsed.document.listed(self.section)[0].to_ir()
 
     def _plain(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         out: dict[str, Any] = {}

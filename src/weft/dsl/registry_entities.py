@@ -263,6 +263,37 @@ def listed(values: Iterable[Any] | None) -> Any:
     return values if values is None or isinstance(values, str) else list(values)
 
 
+def gathered_servers(given: Iterable[RegisteredServer | str]) -> Any:
+    """Return the names of servers whose tools a group gathers."""
+    return given if isinstance(given, str) else [_server_name(one) for one in given]
+
+
+def _server_name(given: object) -> str:
+    if isinstance(given, RegisteredServer):
+        return given.draft.name
+    if isinstance(given, str):
+        return given
+    raise TypeError(f"{WHO}: servers takes servers of the registry, or their names, not {_said(given)}")
+
+
+def gathered_actions(given: Mapping[str, RegisteredTool | str] | Sequence[RegisteredTool | str]) -> Any:
+    """Return the tools of a group by the keys of their actions; without a key of its own a tool's is its name."""
+    if isinstance(given, str):
+        return given
+    if is_object(given):
+        return {key: _tool_name(one) for key, one in given.items()}
+    names = [_tool_name(one) for one in given]
+    return dict(zip(names, names, strict=True))
+
+
+def _tool_name(given: object) -> str:
+    if isinstance(given, RegisteredTool):
+        return given.draft.name
+    if isinstance(given, str):
+        return given
+    raise TypeError(f"{WHO}: actions takes tools of the registry, or their names, not {_said(given)}")
+
+
 def _said(given: object) -> str:
     if isinstance(given, RegisteredAgent):
         return f"the agent {given.draft.name!r}"

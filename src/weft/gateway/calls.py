@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from weft.errors import (
     DeadlineExceeded,
@@ -21,18 +21,22 @@ from weft.errors import (
     WeftError,
     shown,
 )
-from weft.expr.schemas import SchemaProblem
 from weft.gateway.auditing import Auditor
 from weft.gateway.callers import Inside, can_be_asked
+from weft.gateway.calling import METHOD, Calling
+from weft.gateway.grouping import Meant
 from weft.gateway.patience import Patient
+from weft.gateway.performing import check_arguments, performed
 from weft.gateway.progress import steps_told
 from weft.gateway.quotas import QuotaExceeded, Quotas
 from weft.gateway.results import failed, served
 from weft.gateway.rounds import Answers, Rounds
-from weft.gateway.signing import digest
+from weft.gateway.tools import Tool
 from weft.gateway.unforeseen import Unforeseen
-from weft.gateway.values import secrets_of, warned, without
-from weft.gateway.views import Perform, Tool, View
+from weft.gateway.values import warned, without
+from weft.gateway.views import View
+from weft.groups.execution.results import wire
+from weft.groups.middleware.seen import is_result
 from weft.ir.document import ToolDef
 from weft.plan.inputs import accept
 from weft.plan.typeflow import declared_output
@@ -44,43 +48,8 @@ from weft.upstreams.onward import Onward
 from weft.upstreams.results import outcome_of
 from weft.upstreams.server import Server
 
-METHOD = "tools/call"
 LIMITS = (LimitExceeded, DeadlineExceeded, UpstreamMessageTooLarge)
 """The errors that say that a limit was met; each is counted under its code."""
-
-MISFITS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Calling:
-    """One call of a tool: of which view, with what, and as what it is recorded."""
-
-    view: str | None
-    tool: Tool
-    params: Mapping[str, Any]
-    arguments: dict[str, Any]
-    active: Active
-    inner: set[str] = field(default_factory=set[str])
-    """Secrets that steps which failed were given."""
-
-    def sent(self) -> dict[str, Any]:
-        """Return the params as the tool's server takes them; what weft does not know of them stays."""
-        arguments = self.arguments if self.tool.prepare is None else self.tool.prepare(self.arguments)
-        sent = {**self.params, "name": self.tool.upstream_name, "arguments": arguments}
-        sent.pop("_meta", None)
-        return sent
-
-    def along(self, caller: Caller) -> Mapping[str, Any]:
-        """Return what goes along in `_meta`: what the client sent, in weft's own place of the trace."""
-        return {**caller.meta, **self.active.meta} if caller.meta else self.active.meta
-
-    def secrets(self) -> tuple[str, ...]:
-        """Return the secrets among the arguments: what a tool says may quote them, and traces are kept."""
-        return (*secrets_of(self.arguments, self.tool.listed.get("inputSchema")), *self.inner)
-
-    def bound(self, caller: Caller) -> str:
-        """Return what state that is signed for this call holds for: nobody else, and nothing else."""
-        return f"{caller.principal.id}|{self.view}|{METHOD}|{self.tool.key}|{digest(self.arguments)}"
 
 
 class ToolCalls:
@@ -117,14 +86,22 @@ class ToolCalls:
         principal = caller.principal
         found = view.named(principal, name)
         arguments: object = params.get("arguments")
-        if found is None:
+        if found is None and name not in view.groups:
             await self._denied(principal, name, view.why_not(principal, name), arguments)
-            raise NotFound("Tool", name, (await view.look(principal)).tools)
-        tool, decision = found
+            raise NotFound("Tool", name, (await view.look(principal)).served_names)
         if arguments is None:
             arguments = {}
         elif not is_object(arguments):
             raise InputError(f"arguments must be an object, not {shown(arguments)}", code="InvalidParams")
+        meant = None
+        if found is None:
+            meant = await self._meant(view, name, arguments, caller)
+            if not isinstance(meant, Meant):
+                return meant
+            arguments, params = meant.arguments, {**params, "name": meant.member.tool.name}
+            tool, decision = meant.member.tool, view.scope.decide(principal, meant.member.tool.facts)
+        else:
+            tool, decision = found
         self._unforeseen.note(principal, tool.key, decision)
         try:
             quotas.take(principal, tool.facts)
@@ -132,35 +109,110 @@ class ToolCalls:
             self._telemetry.metrics.limit_exceeded(error.code)
             await self._denied(principal, tool.key, error.message, arguments)
             raise
-        calling = Calling(view_name, tool, params, arguments, self._telemetry.begin(METHOD, tool.name, caller.meta))
+        active = self._telemetry.begin(METHOD, tool.name, caller.meta)
+        calling = Calling(view_name, tool, params, arguments, active, meant=meant)
         if not self._auditor.on:
             return await self._done(calling, caller, answers)
-        return await self._audited(calling, caller, answers, decision.reason)
+        through = "" if meant is None else f" (as {meant.member.key!r} of {name!r})"
+        return await self._audited(calling, caller, answers, decision.reason + through)
+
+    async def _meant(self, view: View, name: str, arguments: dict[str, Any], caller: Caller) -> Meant | dict[str, Any]:
+        """Return which tool a call of a group means for its caller; else the result: an explanation, or what is wrong.
+
+        Raises:
+            NotFound: the group has nothing for this caller.
+        """
+        principal = caller.principal
+        sight = await view.look(principal)
+        group = sight.groups.get(name)
+        if group is None:
+            await self._denied(principal, name, "nothing in the group is for the caller", arguments)
+            raise NotFound("Tool", name, sight.served_names)
+        try:
+            found = group.meant(arguments)
+        except ExecutionFailed as error:
+            asked = arguments.get(group.rule.discriminator) if error.code == "UnknownAction" else None
+            barred = view.groups[name].members.get(asked) if isinstance(asked, str) else None
+            if barred is not None:
+                await self._denied(principal, barred.tool.key, view.why_not(principal, barred.tool.name), arguments)
+            active = await self._answered(name, caller, arguments, error)
+            return failed(error, tool=name, trace_id=active.trace_id)
+        if isinstance(found, Meant):
+            return found
+        active = await self._answered(name, caller, arguments)
+        return served(found, warnings=(), trace_id=active.trace_id)
+
+    async def _answered(
+        self, group: str, caller: Caller, arguments: dict[str, Any], error: ExecutionFailed | None = None
+    ) -> Active:
+        """Record a call of a group that came to none of its tools."""
+        active = self._telemetry.begin(METHOD, group, caller.meta)
+        active.end("ok" if error is None else "error", error=None if error is None else error.message)
+        if self._auditor.on:
+            await self._auditor.call(
+                caller.principal,
+                group,
+                None,
+                decision="allow",
+                reason="help of the group" if error is None else f"no action of the group is meant ({error.code})",
+                arguments=arguments,
+                outcome=active.outcome,
+                ms=(perf_counter() - active.began) * 1000,
+                trace_id=active.trace_id,
+            )
+        return active
 
     async def _done(self, calling: Calling, caller: Caller, answers: Answers | None) -> dict[str, Any]:
         tool = calling.tool
+        around = calling.around
         try:
-            doubts = () if tool.values is None else tool.values.accept(tool.key, calling.arguments)
-            if tool.server is not None and answers is None and not can_be_asked(caller):
-                # Nothing can come up that needs more than one request: by far the most calls are such.
-                result = await self._relay(calling, tool.server, caller)
+            calling.check()
+            if around is None:
+                result = await self._work(calling, caller, answers)
             else:
-                result = await self._in_rounds(calling, caller, answers)
-            if tool.values is not None:
-                result = tool.values.deliver(tool.key, result, doubts)
+
+                async def work(arguments: dict[str, Any]) -> dict[str, Any]:
+                    given = replace(calling, arguments=arguments)
+                    # Middleware may have changed them, also in place.
+                    given.check()
+                    return await self._work(given, caller, answers)
+
+                # Who answers a question goes on with a call; only a state that is signed says that there is one.
+                again = answers is not None and bool(answers.state)
+                given: object = await around(calling.passing(caller, work, again=again))
+                result = given if is_result(given) else wire(given)
+            result = calling.shaped(result)
         except BaseException as error:
             if isinstance(error, LIMITS):
                 self._telemetry.metrics.limit_exceeded(error.code)
+            if around is not None and isinstance(error, ExecutionFailed) and error.code == "NotAllowed":
+                calling.barred.append(error.message)
             return _told(error, calling)
         if tool.server is not None:
             calling.active.end(outcome_of(result), server=tool.server.spec.key)
+        elif around is not None and result.get("resultType") != "input_required":
+            # Middleware may have answered in the tool's place.
+            calling.active.end(outcome_of(result))
         return result
+
+    async def _work(self, calling: Calling, caller: Caller, answers: Answers | None) -> dict[str, Any]:
+        tool = calling.tool
+        doubts = calling.accepted()
+        if tool.server is not None and answers is None and not can_be_asked(caller):
+            # Nothing can come up that needs more than one request: by far the most calls are such.
+            result = await self._relay(calling, tool.server, caller)
+        else:
+            result = await self._in_rounds(calling, caller, answers)
+        return calling.delivered(result, doubts)
 
     async def _audited(self, calling: Calling, caller: Caller, answers: Answers | None, reason: str) -> dict[str, Any]:
         outcome = "error"
+        decision: Literal["allow", "deny"] = "allow"
         try:
             result = await self._done(calling, caller, answers)
             outcome = outcome_of(result)
+            if calling.barred:
+                decision, outcome, reason = "deny", "denied", "middleware does not let the caller"
             return result
         except asyncio.CancelledError:
             outcome = "cancelled"
@@ -171,7 +223,7 @@ class ToolCalls:
                 caller.principal,
                 tool.key,
                 tool.spec_hash,
-                decision="allow",
+                decision=decision,
                 reason=reason,
                 arguments=calling.arguments,
                 outcome=outcome,
@@ -195,7 +247,7 @@ class ToolCalls:
             if tool.server is not None:
                 return await self._asking(calling, tool.server, client, brought)
             return await (
-                self._run(calling, client) if tool.perform is None else _performed(calling, tool.perform, client)
+                self._run(calling, client) if tool.perform is None else performed(calling, tool.perform, client)
             )
 
         def bound() -> str:
@@ -246,19 +298,6 @@ class ToolCalls:
         return told
 
 
-async def _performed(calling: Calling, perform: Perform, caller: Caller) -> dict[str, Any]:
-    """Return what a tool of weft's own gives; what failed in the end still has all that there is to tell of it."""
-    tool, active, arguments = calling.tool, calling.active, calling.arguments
-    _check_arguments(() if tool.unfit is None else tool.unfit(arguments))
-    done = await perform(Onward(caller, calling.along(caller)), arguments)
-    told = served(done.value, warnings=(), trace_id=active.trace_id)
-    if done.failed is None:
-        active.end("ok")
-        return told
-    active.end("error", error=redact(done.failed, calling.secrets()))
-    return {**told, "content": [{"type": "text", "text": done.failed}, *told["content"]], "isError": True}
-
-
 def _value(tool: Tool, definition: ToolDef, arguments: dict[str, Any]) -> Any:
     """Return the arguments as the engine takes them.
 
@@ -269,17 +308,10 @@ def _value(tool: Tool, definition: ToolDef, arguments: dict[str, Any]) -> Any:
     value = accept(definition, arguments)
     # A virtual tool has its own way with values that are not objects, when it is called.
     own = tool.declared if definition.spec is not None or is_object(value) else None
-    _check_arguments(
+    check_arguments(
         [*(own(value) if own is not None else ()), *(tool.unfit(arguments) if tool.unfit is not None else ())]
     )
     return arguments["input"] if tool.whole else value
-
-
-def _check_arguments(found: Iterable[SchemaProblem]) -> None:
-    wrong = [f"{one.pointer or 'the input'}: {one.message}" for one in found]
-    if wrong:
-        told = "; ".join(list(dict.fromkeys(wrong))[:MISFITS])
-        raise ExecutionFailed(f"the arguments do not fit: {told}", code="InvalidArguments")
 
 
 def _checked(result: dict[str, Any], server: Server) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,14 +11,19 @@ from weft.expr.schemas import SchemaProblem, compile_schema
 from weft.gateway.access import UNCHECKED, Checks
 from weft.gateway.auditing import spec_hash
 from weft.gateway.descriptions import Descriptions, Find, made_of
+from weft.gateway.gathering import gathered
 from weft.gateway.names import Offer, OnCollision, Prefixed, named, prefixed_name, prefixed_uri
+from weft.gateway.passing import compiled
 from weft.gateway.policy import Policy, ToolFacts
 from weft.gateway.results import ANYTHING
 from weft.gateway.scope import Scope
-from weft.gateway.uris import templates_of
-from weft.gateway.views import Check, Owned, Tool, View, ViewRule, lists_of
+from weft.gateway.tools import Check, Tool
+from weft.gateway.viewing import in_view, view_of
+from weft.gateway.views import Owned, View, ViewRule
+from weft.groups.middleware.around import Around, around
+from weft.groups.rule import GroupRule
 from weft.ir.document import Document, ToolDef
-from weft.plan.compiler import virtual_arguments
+from weft.plan.leaves import virtual_arguments
 from weft.plan.typeflow import declared_input
 from weft.ports import Schema, ToolRef, Upstream, is_object
 from weft.registry.book import Book
@@ -30,6 +35,8 @@ from weft.upstreams.server import Server
 REGISTRY = "the registry"
 WEFT = "weft"
 """Whose the tools of weft's own are."""
+GROUPS = "groups"
+"""Whose the names of groups are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +60,24 @@ def build(
     checks: Checks = UNCHECKED,
     hashes: bool = False,
     own: Iterable[Tool] = (),
+    groups: Iterable[GroupRule] = (),
+    middleware: Sequence[Around] = (),
 ) -> Catalogue:
     """Return what is served, from the registry's document and what the servers offer now.
 
     `scope` says who sees what of it, everybody everything without one; `hashes` asks for those of the definitions;
-    `own` are tools of weft itself.
+    `own` are tools of weft itself; `groups` gather any of all these, and `middleware` stands around their calls.
     """
     servers = tuple(pool.servers.values())
     made = _Making(Descriptions(document, upstream, _finding(pool)), pool, checks, hashes=hashes)
-    tools, older, problems = _tools(document, made, pool, on_collision, own)
+    gathering = tuple(groups)
+    names = [one.name for one in gathering]
+    tools, older, problems = _tools(document, made, pool, on_collision, own, groups=names)
+    if middleware:
+        tools = {name: _within(tool, middleware) for name, tool in tools.items()}
+        older = {key: _within(tool, middleware) for key, tool in older.items()}
+    grouped, told = gathered(gathering, tools, servers=frozenset(pool.servers), middleware=middleware)
+    problems += [*told, *_idle(middleware, [*tools.values(), *older.values()], grouped)]
     owned: dict[str, dict[str, Owned]] = {}
     for kind in KINDS:
         owned[kind.field], told = _owned(servers, kind, on_collision)
@@ -69,22 +85,31 @@ def build(
     rules: dict[str | None, ViewRule] = {None: ViewRule()}
     rules.update(views or {})
     asked = scope or Scope(Book(document), Policy())
-    by_name = {name: _view(rule, tools, older, owned, servers=servers, scope=asked) for name, rule in rules.items()}
+    by_name = {
+        name: view_of(rule, tools, older, owned, groups=in_view(name, grouped), servers=servers, scope=asked)
+        for name, rule in rules.items()
+    }
     uris = {(one.server.spec.key, one.upstream_name): uri for uri, one in owned["resources"].items()}
     return Catalogue(by_name, tuple(problems), uris)
 
 
 def prefixed_refs(
-    document: Document, pool: Pool, on_collision: OnCollision, own: Iterable[Tool] = ()
+    document: Document,
+    pool: Pool,
+    on_collision: OnCollision,
+    own: Iterable[Tool] = (),
+    groups: Iterable[str] = (),
 ) -> dict[str, ToolRef]:
     """Return the tools of servers that are served under another name than their own, by that name."""
     offers = [Offer(tool.name, REGISTRY, ToolRef(tool.name), owned=True) for tool in newest_tools(document)]
     offers += [Offer(tool.name, WEFT, ToolRef(tool.name), owned=True) for tool in own]
+    offers += [Offer(name, GROUPS, ToolRef(name), owned=True) for name in groups]
     for server, name, _ in _undescribed(document, pool):
         spec = server.spec
         offers.append(Offer(name, spec.key, ToolRef(name, spec.name, spec.version)))
     served, _ = named(offers, on_collision=on_collision, what="tool")
-    return {name: offer.thing for name, offer in served.items() if name != offer.name and offer.source != WEFT}
+    mine = (WEFT, GROUPS)
+    return {name: one.thing for name, one in served.items() if name != one.name and one.source not in mine}
 
 
 def _undescribed(document: Document, pool: Pool) -> Iterator[tuple[Server, str, dict[str, Any]]]:
@@ -113,9 +138,15 @@ def _finding(pool: Pool) -> Find:
 
 
 def _tools(
-    document: Document, made: _Making, pool: Pool, on_collision: OnCollision, own: Iterable[Tool]
+    document: Document,
+    made: _Making,
+    pool: Pool,
+    on_collision: OnCollision,
+    own: Iterable[Tool],
+    *,
+    groups: Iterable[str],
 ) -> tuple[dict[str, Tool], dict[tuple[str, str], Tool], list[str]]:
-    offers: list[Offer[Tool]] = []
+    offers: list[Offer[Tool | None]] = []
     older: dict[tuple[str, str], Tool] = {}
     tools = Tools(document)
     for index, definition in enumerate(document.tools):
@@ -129,11 +160,14 @@ def _tools(
         elif definition.version is not None:
             older[definition.name, definition.version] = tool
     # The registry's come first: a composition keeps its name also where weft has a tool of that name.
-    offers += [Offer(tool.name, WEFT, tool, owned=True) for tool in own]
+    offers.extend(Offer(tool.name, WEFT, tool, owned=True) for tool in own)
+    # No server takes the name of a group, and with it the calls that are meant for others.
+    offers.extend(Offer(name, GROUPS, None, owned=True) for name in groups)
     for server, name, listed in _undescribed(document, pool):
         offers.append(Offer(name, server.spec.key, made.raw(server, name, listed)))
     served, problems = named(offers, on_collision=on_collision, what="tool")
-    return {name: _under(name, offer.thing) for name, offer in served.items()}, older, problems
+    named_tools = {name: _under(name, offer.thing) for name, offer in served.items() if offer.thing is not None}
+    return named_tools, older, problems
 
 
 class _Making:
@@ -245,6 +279,21 @@ def _under(name: str, tool: Tool) -> Tool:
     return replace(tool, name=name, listed={**tool.listed, "name": name}, facts=facts)
 
 
+def _within(tool: Tool, rules: Sequence[Around]) -> Tool:
+    """Return a tool with the middleware around its calls."""
+    found = around(tool.facts.names, rules)
+    return replace(tool, around=compiled(found)) if found else tool
+
+
+def _idle(rules: Sequence[Around], served: Iterable[Tool], groups: Iterable[str]) -> Iterator[str]:
+    """Yield that middleware is for nothing that is served: most likely a name is mistyped."""
+    known = [*(tool.facts.names for tool in served), *((name,) for name in groups)]
+    for index, rule in enumerate(rules):
+        if not any(map(rule.is_for, known)):
+            globs = ", ".join(map(repr, rule.globs))
+            yield f"middleware[{index}] is for {globs}, and nothing of such a name is served"
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of thing that servers have beside tools."""
@@ -277,50 +326,3 @@ def _owned(servers: Iterable[Server], kind: Kind, on_collision: OnCollision) -> 
         for name, offer in served.items()
     }
     return told, problems
-
-
-def _view(
-    rule: ViewRule,
-    tools: Mapping[str, Tool],
-    older: Mapping[tuple[str, str], Tool],
-    owned: Mapping[str, Mapping[str, Owned]],
-    *,
-    servers: tuple[Server, ...],
-    scope: Scope,
-) -> View:
-    shown = {name: tool for name, tool in tools.items() if rule.shows(name)}
-    if rule.hide_raw:
-        used = frozenset(use for tool in shown.values() if tool.definition is not None for use in tool.uses)
-        shown = {name: tool for name, tool in shown.items() if tool.definition is not None or _whose(tool) not in used}
-    prompts, resources, templates = (
-        {name: one for name, one in owned[kind.field].items() if rule.shows(name)} for kind in KINDS
-    )
-    return View(
-        tools=shown,
-        older={key: tool for key, tool in older.items() if rule.shows(key[0])},
-        scope=scope,
-        prompts=prompts,
-        resources=resources,
-        templates=templates_of(templates),
-        servers=servers,
-        whole=rule.include == ("*",) and not rule.exclude,
-        capabilities=_capabilities(servers),
-        description=rule.description,
-        lists=lists_of(shown.values(), prompts, resources, templates),
-    )
-
-
-def _capabilities(servers: Iterable[Server]) -> dict[str, Any]:
-    offered = [server.inventory.capabilities for server in servers]
-    resources = [one.get("resources") for one in offered]
-    told: dict[str, Any] = {name: {"listChanged": True} for name in ("tools", "prompts", "resources")}
-    if any(is_object(one) and one.get("subscribe") is True for one in resources):
-        told["resources"] = {"listChanged": True, "subscribe": True}
-    for name in ("completions", "logging"):
-        if any(name in one for one in offered):
-            told[name] = {}
-    return told
-
-
-def _whose(tool: Tool) -> tuple[str, str]:
-    return (tool.server.spec.key if tool.server is not None else "", tool.upstream_name)

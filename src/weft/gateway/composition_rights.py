@@ -13,8 +13,8 @@ from weft.errors import InputError
 from weft.gateway.auditing import Auditor
 from weft.gateway.live import Live
 from weft.gateway.quotas import QuotaExceeded
+from weft.gateway.tools import Tool
 from weft.gateway.unforeseen import Unforeseen
-from weft.gateway.views import Tool
 from weft.ports import Principal
 from weft.telemetry import Telemetry
 

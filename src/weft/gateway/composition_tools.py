@@ -10,7 +10,7 @@ from weft.gateway.asked import STRATEGIES
 from weft.gateway.compositions import Compositions
 from weft.gateway.policy import ToolFacts
 from weft.gateway.progress import events_told
-from weft.gateway.views import Perform, Performed, Tool
+from weft.gateway.tools import Perform, Performed, Tool
 from weft.patterns.workflow_steps import MOST_AT_ONCE
 from weft.ports import Caller, Schema
 from weft.workflows.template import Category

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from weft.expr.shapes import ANY
-from weft.gateway.results import WRAPPED, is_wrapped_input, served_schema, taken_schema
+from weft.gateway.results import is_wrapped_input, served_schema, taken_schema
 from weft.ir.document import Document, ToolDef
 from weft.ir.operations import AgentCall, ToolCall
 from weft.ir.walk import walk
 from weft.plan.typeflow import TypeFlow, declared_input, declared_output, source_ref
-from weft.ports import Schema, ToolRef, ToolType, Upstream, is_array, is_object
+from weft.ports import WRAPPED, Schema, ToolRef, ToolType, Upstream, is_array, is_object
 from weft.registry.graph import references
 from weft.registry.tools import Tools, key_of
 

@@ -12,7 +12,8 @@ from weft.errors import DocumentInvalid, Loc, Problem, errors_in, shown
 from weft.expr.jcs import hash_of
 from weft.gateway.draft import Draft, beside, few
 from weft.gateway.draft_state import kept_apart
-from weft.gateway.live import Live, Offered
+from weft.gateway.live import Live
+from weft.gateway.offered import Offered
 from weft.gateway.policy import ToolFacts
 from weft.gateway.views import View
 from weft.ir.document import Document, ToolDef

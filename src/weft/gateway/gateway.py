@@ -17,6 +17,7 @@ from weft.gateway.parking import Parking
 from weft.gateway.rounds import Answers, Elsewhere, Rounds
 from weft.gateway.signing import Signer
 from weft.gateway.views import View
+from weft.groups.authoring.builder import GroupedTool
 from weft.ir.document import Document
 from weft.plan.compiler import Stores, no_stores
 from weft.plan.snapshot import Snapshot
@@ -162,6 +163,22 @@ class Gateway:
         found = self._view(view).named(principal, tool)
         return {} if found is None else found[0].mirrored
 
+    def attach_groups(self, groups: Iterable[GroupedTool]) -> None:
+        """Serve groups of the program that it runs in, beside all else; `w.attach` calls it.
+
+        Raises:
+            ValueError: there is a tool of that name.
+        """
+        added = tuple(groups)
+        taken = {*self._view(None).served_names, *(one.name for one in self.live.attached)}
+        for one in added:
+            _ = one.definition
+            if one.name in taken:
+                raise ValueError(f"w.attach: the gateway has a tool named {one.name!r}; give the group another name")
+        self.live.attached += added
+        if self.live.generation:
+            self.live.changed()
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Tell a listener of every event from now on, until what is returned is called."""
         return self.live.listen(listener)
@@ -196,7 +213,7 @@ class Gateway:
         metrics = self.telemetry.metrics
         # Kept traces would hold the snapshot that their calls ran in.
         self.telemetry.traces.settle()
-        metrics.know(name for view in self.live.catalogue.views.values() for name in view.tools)
+        metrics.know(name for view in self.live.catalogue.views.values() for name in view.served_names)
         metrics.upstreams({key: server.state == "ready" for key, server in self.pool.servers.items()})
 
     def _changed(self) -> None:

@@ -11,20 +11,25 @@ from typing import Any, TypeAlias
 from weft.errors import Problem
 from weft.gateway.access import Access
 from weft.gateway.auditing import Auditor
-from weft.gateway.catalogue import Catalogue, build, facts_of, prefixed_refs, raw_facts
+from weft.gateway.catalogue import Catalogue, build, facts_of, prefixed_refs
 from weft.gateway.doubts import doubts
 from weft.gateway.names import OnCollision
-from weft.gateway.policy import ToolFacts
+from weft.gateway.offered import Offered
+from weft.gateway.python_groups import group_tools
 from weft.gateway.scope import Scope
 from weft.gateway.steps import Steps
-from weft.gateway.views import Tool, ViewRule
+from weft.gateway.tools import Tool
+from weft.gateway.views import ViewRule
+from weft.groups.authoring.builder import GroupedTool
+from weft.groups.middleware.around import Around
+from weft.groups.rule import GroupRule
 from weft.ir.document import Document, ToolDef
 from weft.ir.loading import no_collection
 from weft.ir.versions import precedence
 from weft.patterns.kept import Kept
 from weft.plan.compiler import Stores, check, compile_document, no_stores
 from weft.plan.snapshot import Snapshot
-from weft.ports import Invoke, ToolRef, ToolType, Upstream
+from weft.ports import Upstream
 from weft.registry.book import Book
 from weft.registry.tools import key_of
 from weft.run.engine import Engine
@@ -50,7 +55,14 @@ class Content:
 
     document: Document = field(default_factory=Document)
     local: Upstream | None = None
+    """Functions and groups."""
+
     problems: tuple[Problem, ...] = ()
+    groups: tuple[GroupedTool, ...] = ()
+    """The groups among the Python tools."""
+
+    gathers: tuple[GroupRule, ...] = ()
+    """The groups of tools that it declares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +71,9 @@ class Naming:
 
     on_collision: OnCollision = "prefix"
     views: Mapping[str, ViewRule] = field(default_factory=dict[str, ViewRule])
+    groups: tuple[GroupRule, ...] = ()
+    middleware: tuple[Around, ...] = ()
+    """What stands around the calls of tools, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,56 +86,6 @@ class Event:
 
 
 Listener: TypeAlias = Callable[[Event], object]
-
-
-class Offered:
-    """The tools that compositions may name: Python functions, tools of servers, also under their prefixed names."""
-
-    def __init__(self, local: Upstream | None, pool: Pool, prefixed: Mapping[str, ToolRef]) -> None:
-        self._local = local
-        self._pool = pool
-        self._prefixed = prefixed
-        self.steps: Steps | None = None
-        """What guards each call of a tool."""
-        self.served: Mapping[tuple[str, str], ToolFacts] = {}
-        """The tools of servers that are served, by the server's key and the name there."""
-        self.registered: Mapping[str, ToolFacts] = {}
-        """Those of the registry, by name and version."""
-
-    def bind(self, ref: ToolRef) -> Invoke | None:
-        """Return the tool, ready to be called."""
-        found = self._found(ref)
-        return found if found is None or self.steps is None else self.steps.guarded(ref, found)
-
-    def facts(self, ref: ToolRef) -> ToolFacts:
-        """Return what decisions about a tool go by: as it is served, if it is."""
-        known = None if ref.known_as is None else self.registered.get(ref.known_as)
-        if known is not None:
-            return known
-        meant = self._meant(ref)
-        server = self._pool.find(meant)
-        if server is None:
-            return ToolFacts(ref.name)
-        return self.served.get((server.spec.key, meant.name)) or raw_facts(server, ref.name)
-
-    def _found(self, ref: ToolRef) -> Invoke | None:
-        if self._local is not None and ref.server is None and (found := self._local.bind(ref)) is not None:
-            return found
-        return self._pool.bind(self._meant(ref))
-
-    def describe(self, ref: ToolRef) -> ToolType | None:
-        """Return what is known of the tool."""
-        if self._local is not None and ref.server is None and (found := self._local.describe(ref)) is not None:
-            return found
-        return self._pool.describe(self._meant(ref))
-
-    def names(self) -> list[str]:
-        """Return the names of all tools."""
-        local = [] if self._local is None else self._local.names()
-        return list(dict.fromkeys([*local, *self._prefixed, *self._pool.names()]))
-
-    def _meant(self, ref: ToolRef) -> ToolRef:
-        return self._prefixed.get(ref.name, ref) if ref.server is None else ref
 
 
 class Live:
@@ -151,6 +116,8 @@ class Live:
         """What the registry has, with the Python tools that came with it."""
         self.own: tuple[Tool, ...] = ()
         """Tools of weft itself, from the next build on."""
+        self.attached: tuple[GroupedTool, ...] = ()
+        """Groups that the program around it brought, from the next build on."""
         self._on_built = on_built
         self._listeners: dict[object, Listener] = {}
         self._building = asyncio.Lock()
@@ -251,8 +218,13 @@ class Live:
         self, content: Content, naming: Naming, access: Access
     ) -> tuple[Snapshot, Catalogue, Offered, tuple[str, ...]]:
         pool, document = self._pool, _with_local(content)
-        prefixed = prefixed_refs(document, pool, naming.on_collision, self.own)
-        offered = Offered(content.local, pool, prefixed)
+        groups = (*self.attached, *content.groups)
+        named = {one.name for one in naming.groups}
+        gathers = (*naming.groups, *(one for one in content.gathers if one.name not in named))
+        own = (*self.own, *group_tools(groups, lambda: self._engine.limits))
+        prefixed = prefixed_refs(document, pool, naming.on_collision, own, [one.name for one in gathers])
+        offered = Offered(content.local, pool, prefixed, groups)
+        offered.own = {one.name: one.facts for one in own}
         rules = access.rules
         if not rules.written and not document.agents:
             # Where nobody is registered, nobody can be known: who got in may call.
@@ -273,7 +245,9 @@ class Live:
             scope=scope,
             checks=access.checks,
             hashes=self._auditor.on,
-            own=self.own,
+            own=own,
+            groups=gathers,
+            middleware=naming.middleware,
         )
         whole = catalogue.views[None]
         served = [*whole.tools.values(), *whole.older.values()]
@@ -286,7 +260,12 @@ class Live:
             **{key_of(one.name, one.version): facts_of(one) for one in document.tools if one.internal},
             **{one.key: one.facts for one in served if one.definition is not None},
         }
-        return snapshot, catalogue, offered, (*doubts(document, pool, found), *catalogue.problems)
+        twice = (
+            f"group {one.name!r} of the registry is not served: weft.yaml has one of that name"
+            for one in content.gathers
+            if one.name in named
+        )
+        return snapshot, catalogue, offered, (*doubts(document, pool, found), *twice, *catalogue.problems)
 
     def compile(self, document: Document, kept: Kept) -> Snapshot:
         """Compile a document of another day, such as that of a saga, against what is offered now.
@@ -323,7 +302,8 @@ def _with_local(content: Content) -> Document:
     """Return the document with the Python tools that came with it as tools of their own."""
     if content.local is None:
         return content.document
-    named = {tool.name for tool in content.document.tools}
+    # Groups are tools already, as they are.
+    named = {one.name for one in (*content.document.tools, *content.groups)}
     local = [ToolDef(name=name) for name in content.local.names() if name not in named]
     return content.document.model_copy(update={"tools": [*content.document.tools, *local]})
 

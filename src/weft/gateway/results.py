@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
-from weft.errors import DocumentInvalid, ExecutionFailed, ToolFailed, WeftError
+from weft.errors import WeftError
 from weft.expr.shapes import types_of
+from weft.groups.execution.results import ERROR, facts, refused, sentences, structured
 from weft.ports import Schema
-from weft.upstreams.results import WRAPPED
 
 WARNINGS = "weft/warnings"
 TRACE = "weft/traceId"
-ERROR = "weft/error"
 ANYTHING: Schema = {"type": "object"}
 
 
@@ -31,19 +28,8 @@ def served(
     meta: dict[str, Any] = {**marks, TRACE: trace_id} if marks else {TRACE: trace_id}
     if warnings:
         meta[WARNINGS] = list(warnings)
-    text = _written(value)
-    if not isinstance(value, dict):
-        meta[WRAPPED] = True
-        text = value if isinstance(value, str) else text
-        value = {"result": value}
+    text, value = structured(value, meta)
     return {"content": [{"type": "text", "text": text}], "structuredContent": value, "isError": False, "_meta": meta}
-
-
-def _written(value: Any) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError as error:
-        raise ExecutionFailed(f"the result is not JSON: {error}", code="NotJson") from None
 
 
 def served_schema(schema: Schema) -> tuple[Schema, bool | str]:
@@ -79,31 +65,7 @@ def _hoisted(schema: Schema) -> tuple[Schema, dict[str, Any]]:
 
 def failed(error: WeftError, *, tool: str, trace_id: str, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """Return an error as a model reads it: which step failed, why, and what to do; with the marks that it carries."""
-    steps = [step for step in error.path if step != tool]
-    sentences = [f"Failed at step {' > '.join(map(repr, steps))}: {error.message}" if steps else error.message]
-    if isinstance(error, ToolFailed) and error.tool == tool and isinstance(error.content, str):
-        # The tool itself said no: who called it knows its name.
-        sentences = [error.content]
-    if error.hint:
-        sentences.append(f"Hint: {error.hint}")
-    if error.retryable == "yes":
-        pause = f" in {error.retry_after:.0f} s" if error.retry_after and error.retry_after >= 1 else ""
-        sentences.append(f"It may work when tried again{pause}.")
-    elif error.retryable == "unknown-outcome":
-        sentences.append("It is not known whether the work was done.")
-    meta: dict[str, Any] = {**(error.marks or {}), TRACE: trace_id, ERROR: error.to_json()}
-    if isinstance(error, DocumentInvalid):
-        meta[ERROR]["problems"] = [problem.to_json() for problem in error.problems]
+    meta: dict[str, Any] = {**(error.marks or {}), TRACE: trace_id, ERROR: facts(error)}
     if warnings:
         meta[WARNINGS] = list(warnings)
-    *before, last = sentences
-    return refused(" ".join([*map(_ended, before), last]), meta)
-
-
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
-
-
-def refused(text: str, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result that says no."""
-    return {"content": [{"type": "text", "text": text}], "isError": True, "_meta": dict(meta)}
+    return refused(sentences(error, tool=tool), meta)

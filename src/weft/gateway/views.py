@@ -3,85 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Any
 
-from weft.expr.schemas import SchemaProblem
-from weft.gateway.policy import ToolFacts
+from weft.gateway.grouping import Grouped, most_remembered
 from weft.gateway.scope import Decision, Scope
+from weft.gateway.tools import Tool
 from weft.gateway.uris import Template
-from weft.gateway.values import Values
-from weft.ir.document import ToolDef
-from weft.ports import Caller, Principal, is_object
-from weft.registry.tools import key_of
-from weft.upstreams.headers import Mirrored
+from weft.ports import Principal, is_object
 from weft.upstreams.server import Server
 
-Prepare: TypeAlias = Callable[[Any], Any]
-Check: TypeAlias = Callable[[Any], Iterable[SchemaProblem]]
-Perform: TypeAlias = "Callable[[Caller, dict[str, Any]], Awaitable[Performed]]"
-"""Does what a tool of weft's own does, for a caller, with the arguments."""
 UNAVAILABLE = "weft/unavailable"
 AT_ONCE = 50
 """How many tools are judged before others have their turn."""
 
 SIGHTS = 1000
-"""For how many callers it is remembered what they see."""
-
-
-@dataclass(frozen=True, slots=True)
-class Performed:
-    """What a tool of weft's own gives; `failed` says in a sentence that it did not come to a good end."""
-
-    value: dict[str, Any]
-    failed: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool as it is served: relayed to a `server` under its name there, or run by the engine when there is none.
-
-    One that weft itself has is performed.
-    """
-
-    name: str
-    listed: dict[str, Any]
-    facts: ToolFacts
-    definition: ToolDef | None = None
-    server: Server | None = None
-    upstream_name: str = ""
-    prepare: Prepare | None = None
-    mirrored: Mirrored = field(default_factory=dict[tuple[str, ...], str])
-    uses: frozenset[tuple[str, str]] = frozenset()
-    """The tools of servers that it calls, by the server's key and the name there."""
-
-    declared: Check | None = None
-    """In what ways a value is not what the registry says that the tool takes."""
-
-    unfit: Check | None = None
-    """In what ways arguments are not what was advertised, for a function, which does not look itself."""
-
-    whole: bool = False
-    """Whether it is a function of one value that is no object, and comes as the property `input`."""
-
-    misfits: Check | None = None
-    """In what ways a result of the engine is not what was advertised."""
-
-    values: Values | None = None
-    """What is checked of arguments and results that are passed on."""
-
-    spec_hash: str | None = None
-    """What stands for its definition in the audit log."""
-
-    perform: Perform | None = None
-    """Does what it does, where neither a server nor the registry has it."""
-
-    @property
-    def key(self) -> str:
-        """The tool with its version, as people and the engine name it."""
-        return key_of(self.facts.name, self.facts.version)
+"""For how many callers it is remembered what they see, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +39,18 @@ class ViewRule:
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     hide_raw: bool = False
+    grouped: bool = True
+    """Whether groups stand for their tools in it."""
+
     description: str | None = None
 
     def shows(self, name: str) -> bool:
         """Tell whether a name is in the view."""
-        shown = any(fnmatchcase(name, glob) for glob in self.include)
-        return shown and not any(fnmatchcase(name, glob) for glob in self.exclude)
+        return any(fnmatchcase(name, glob) for glob in self.include) and not self.leaves_out(name)
+
+    def leaves_out(self, name: str) -> bool:
+        """Tell whether a name is not in the view, whatever else shows it."""
+        return any(fnmatchcase(name, glob) for glob in self.exclude)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +74,12 @@ class View:
     capabilities: Mapping[str, Any]
     """What a client of it may ask for."""
 
+    groups: Mapping[str, Grouped] = field(default_factory=dict[str, Grouped])
+    """By name; what their tools are for somebody, so are they: a group gives nobody a right."""
+
+    unlisted: frozenset[str] = frozenset()
+    """The tools that are in the list only as actions of their groups; they can be called by their own names, too."""
+
     description: str | None = None
     lists: Mapping[str, tuple[dict[str, Any], ...]] = field(default_factory=dict[str, tuple[dict[str, Any], ...]])
     sights: dict[Principal, View] = field(default_factory=dict["Principal", "View"], repr=False, compare=False)
@@ -139,6 +90,11 @@ class View:
         if version is None or (tool is not None and tool.facts.version == version):
             return tool
         return self.older.get((name, version))
+
+    @property
+    def served_names(self) -> list[str]:
+        """The names that can be called."""
+        return [*self.tools, *self.groups]
 
     def all(self) -> Iterable[Tool]:
         """Return every tool in its newest version."""
@@ -157,6 +113,11 @@ class View:
         known = name in self.tools or "@" not in name
         return told if known else self.scope.why_not(principal, self, *name.rsplit("@", 1))
 
+    @property
+    def _sights_kept(self) -> int:
+        """For how many callers it is remembered what they see."""
+        return min(SIGHTS, most_remembered(sum(len(one.members) for one in self.groups.values())))
+
     async def look(self, principal: Principal) -> View:
         """Return what somebody sees of it; where every tool must be judged, others have their turn meanwhile."""
         if not (principal in self.sights or self.scope.is_quick_for(principal)):
@@ -164,6 +125,9 @@ class View:
                 self.scope.decide(principal, tool.facts)
                 if index % AT_ONCE == AT_ONCE - 1:
                     await asyncio.sleep(0)
+        if self.groups and principal not in self.sights and not self.scope.sees_all(principal):
+            # To write a large group anew takes a while, in which others are served.
+            return await asyncio.to_thread(self.seen_by, principal)
         return self.seen_by(principal)
 
     def seen_by(self, principal: Principal) -> View:
@@ -172,7 +136,7 @@ class View:
             return self
         sight = self.sights.get(principal)
         if sight is None:
-            if len(self.sights) >= SIGHTS:
+            if len(self.sights) >= self._sights_kept:
                 self.sights.clear()
             sight = self.sights[principal] = _seen(self, self.scope.seen(principal, self))
         return sight
@@ -189,29 +153,39 @@ def _seen(view: View, tools: Iterable[Tool]) -> View:
     prompts, resources = kept(view.prompts), kept(view.resources)
     templates = [one for one in view.templates if one.owned.server.spec.key in near]
     by_uri = {one.prefix + one.owned.upstream_name: one.owned for one in templates}
+    groups = {name: left for name, one in view.groups.items() if (left := one.limited_to(shown)) is not None}
     return replace(
         view,
         # What is not listed is nobody's but those who see all.
         whole=False,
         tools=shown,
         older={},
+        groups=groups,
         prompts=prompts,
         resources=resources,
         templates=templates,
         servers=tuple(server for server in view.servers if server.spec.key in near),
-        lists=lists_of(shown.values(), prompts, resources, by_uri),
+        lists=lists_of(listed_tools(shown, groups, view.unlisted), prompts, resources, by_uri),
         sights={},
     )
 
 
+def listed_tools(
+    tools: Mapping[str, Tool], groups: Mapping[str, Grouped], unlisted: frozenset[str]
+) -> list[dict[str, Any]]:
+    """Return the list of tools: those that stand for themselves, and the groups."""
+    singly = [_listed(tool) for name, tool in tools.items() if name not in unlisted]
+    return [*singly, *(group.listed for group in groups.values())]
+
+
 def lists_of(
-    tools: Iterable[Tool],
+    tools: Iterable[dict[str, Any]],
     prompts: Mapping[str, Owned],
     resources: Mapping[str, Owned],
     templates: Mapping[str, Owned],
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     return {
-        "tools": tuple(map(_listed, tools)),
+        "tools": tuple(tools),
         "prompts": tuple(one.listed for one in prompts.values()),
         "resources": tuple(one.listed for one in resources.values()),
         "resourceTemplates": tuple(one.listed for one in templates.values()),

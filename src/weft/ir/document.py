@@ -13,12 +13,13 @@ from weft.expr.interpolation import compile_interpolation
 from weft.expr.paths import quote
 from weft.ir.entities import AgentEntity, SchemaEntity, ServerEntity
 from weft.ir.fields import INTERNAL, Dependency, Entity, JsonSchema, Kind, NewName, read_schema
+from weft.ir.groups import GroupDef
 from weft.ir.nodes import AnyJson, LiteralJson, Node, refuse, refused
 from weft.ir.operations import Name, Operation, Undo
 from weft.ir.versions import PATTERN
 from weft.ports import Json, is_object
 
-__all__ = ["INTERNAL", "SECTIONS", "Document", "JsonSchema", "NewName", "ToolDef", "ToolSource"]
+__all__ = ["INTERNAL", "LISTS", "SECTIONS", "Document", "JsonSchema", "NewName", "ToolDef", "ToolSource"]
 
 V1_FIELD = frozenset({"fieldType", "sourceField", "field_type", "source_field"})
 
@@ -179,6 +180,8 @@ def _source_field(name: str, one: Any) -> tuple[dict[str, Any], Any]:
 
 SECTIONS = ("schemas", "servers", "tools", "agents")
 """The keys of a registry that hold entities, in the order in which they are written."""
+LISTS = (*SECTIONS, "groups")
+"""All keys that hold a list; groups have no version, and nothing can depend on one."""
 _BY_VERSION: list[Json] = [
     {
         "if": {"properties": {"schemaVersion": {"const": "2.0"}}},
@@ -208,14 +211,20 @@ class Document(Node):
     schemas: list[SchemaEntity] = []
     servers: list[ServerEntity] = []
     agents: list[AgentEntity] = []
+    groups: list[GroupDef] = []
 
     def to_ir(self) -> dict[str, Json]:
         """Return the canonical JSON; the version is always written."""
         out: dict[str, Json] = {"schemaVersion": self.schema_version}
-        for section in SECTIONS:
-            entities: list[Json] = [one.to_ir() for one in self.section(section)]
-            out |= {section: entities} if entities else {}
+        for key in LISTS:
+            listed: list[Json] = [one.to_ir() for one in self.listed(key)]
+            out |= {key: listed} if listed else {}
         return out
+
+    def listed(self, key: str) -> Sequence[Node]:
+        """Return what stands under one of the keys that hold a list, in the order of the text."""
+        found: Sequence[Node] = getattr(self, key)
+        return found
 
     def section(self, name: str) -> Sequence[Entity]:
         """Return the entities of one section, in the order of the text."""

@@ -13,11 +13,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from weft.errors import Loc, Problem, json_pointer, nearest, shown
-from weft.ir.document import SECTIONS, Document, ToolDef
+from weft.ir.document import LISTS, SECTIONS, Document, ToolDef
 from weft.ir.entities import AgentEntity, SchemaEntity, ServerEntity
 from weft.ir.fields import NAME_EXPECTED, Entity, Kind, why_not_a_name
+from weft.ir.groups import GroupDef
 from weft.ir.including import INCLUDE, files_of
 from weft.ir.loading import no_collection
+from weft.ir.nodes import Node
 from weft.ir.read import Source
 from weft.ir.reading import made, placed, problem_of, read_node
 from weft.ir.resolve import resolve
@@ -40,7 +42,7 @@ __all__ = [
     "written",
 ]
 
-TOP = ("schemaVersion", *SECTIONS, "compositions")
+TOP = ("schemaVersion", *LISTS, "compositions")
 KINDS: Mapping[str, tuple[Kind, type[Entity]]] = {
     "schemas": ("schema", SchemaEntity),
     "servers": ("server", ServerEntity),
@@ -48,6 +50,8 @@ KINDS: Mapping[str, tuple[Kind, type[Entity]]] = {
     "compositions": ("tool", ToolDef),
     "agents": ("agent", AgentEntity),
 }
+MODELS: Mapping[str, type[Node]] = {**{key: model for key, (_, model) in KINDS.items()}, "groups": GroupDef}
+"""What stands under each key that holds a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ def parse(source: Source, *, folder: Path | None = None) -> Parsed:
         if not is_workflow(file.value):
             reading.problems += [placed(one, file) for one in _top(file.value, version, included=file is not source)]
         reading.read(file)
-    held = {section: entities for section, entities in reading.entities.items() if entities}
+    held = {key: listed for key, listed in reading.held.items() if listed}
     document = Document.model_validate({**({"schemaVersion": version} if version != "1.0" else {}), **held})
     resolved, wrong = resolve(document)
     places = {section: tuple(several) for section, several in reading.places.items()}
@@ -139,15 +143,15 @@ class _Reading:
 
     versioned: bool
     problems: list[Problem]
-    entities: dict[str, list[Entity]] = field(default_factory=lambda: {section: [] for section in SECTIONS})
-    places: dict[str, list[Written]] = field(default_factory=lambda: {section: [] for section in SECTIONS})
+    held: dict[str, list[Node]] = field(default_factory=lambda: {key: [] for key in LISTS})
+    places: dict[str, list[Written]] = field(default_factory=lambda: {key: [] for key in LISTS})
     unread: set[tuple[Kind, str]] = field(default_factory=set[tuple[Kind, str]])
-    _seen: dict[tuple[Kind, str, str | None], Written] = field(
-        default_factory=dict[tuple[Kind, str, str | None], Written]
+    _seen: dict[tuple[str, str, str | None], Written] = field(
+        default_factory=dict[tuple[str, str, str | None], Written]
     )
 
     def read(self, file: Source) -> None:
-        """Read every entity of a file."""
+        """Read every entity and every group of a file."""
         problems: list[Problem] = []
         for place, entry in _entries(file, problems):
             key = str(place[0]) if place else "tools"
@@ -160,7 +164,13 @@ class _Reading:
                 if is_object(entry) and isinstance(name := entry.get("name"), str):
                     self.unread.add((kind, name))
             else:
-                self._keep(kind, result, Written(file, place), problems)
+                self._keep(f"{kind}s", result, Written(file, place), problems)
+        for place, entry in _listed(file, "groups", problems):
+            group = read_node(GroupDef, entry)
+            if isinstance(group, list):
+                problems += [one.moved(*place) for one in group]
+            else:
+                self._keep("groups", group, Written(file, place), problems)
         self.problems += [placed(problem, file) for problem in problems]
 
     def _entity(self, kind: Kind, model: type[Entity], entry: Any, *, composed: bool) -> Entity | list[Problem]:
@@ -170,26 +180,26 @@ class _Reading:
         strict = [*_unversioned(entry)] if self.versioned and is_object(entry) else []
         return result if not strict else [*strict, *(result if isinstance(result, list) else [])]
 
-    def _keep(self, kind: Kind, entity: Any, at: Written, problems: list[Problem]) -> None:
-        identity = (kind, entity.name, entity.version)
+    def _keep(self, key: str, one: Any, at: Written, problems: list[Problem]) -> None:
+        identity = (key, one.name, getattr(one, "version", None))
         if identity in self._seen:
-            problems.append(_duplicate(kind, entity, at, self._seen[identity]))
+            problems.append(_duplicate(identity, at, self._seen[identity]))
             return
         self._seen[identity] = at
-        section = f"{kind}s"
-        self.entities[section].append(entity)
-        self.places[section].append(at)
+        self.held[key].append(one)
+        self.places[key].append(at)
 
 
-def _duplicate(kind: Kind, entity: Any, at: Written, first: Written) -> Problem:
-    version = f" in version {entity.version}" if entity.version is not None else ""
+def _duplicate(identity: tuple[str, str, str | None], at: Written, first: Written) -> Problem:
+    key, name, given = identity
+    version = f" in version {given}" if given is not None else ""
     file = f"{first.source.name}: " if first.source is not at.source else ""
     return Problem(
         code="DuplicateName",
-        message=f"two {kind}s are named {entity.name!r}{version}; the first is at {file}{json_pointer(first.loc)}",
+        message=f"two {key} are named {name!r}{version}; the first is at {file}{json_pointer(first.loc)}",
         loc=(*at.loc, "name"),
-        value=shown(entity.name),
-        expected="a name of its own, or another version",
+        value=shown(name),
+        expected="a name of its own" if key == "groups" else "a name of its own, or another version",
     )
 
 
@@ -216,7 +226,7 @@ def _top(value: dict[str, Any], version: str, *, included: bool) -> Iterator[Pro
                 expected='"schemaVersion": "2.0" at the top of the document',
             )  # fmt: skip
     if version == "2.0" and not included and not any(key in value for key in (*TOP[1:], INCLUDE)):
-        expected = f"at least one of {', '.join(SECTIONS)}"
+        expected = f"at least one of {', '.join(LISTS)}"
         yield Problem(code="MissingKey", message="missing key 'tools'", expected=expected)
 
 
@@ -243,17 +253,21 @@ def _entries(file: Source, problems: list[Problem]) -> Iterator[tuple[Loc, Any]]
         yield (), _named(file)
         return
     for key in KINDS:
-        entries = file.value.get(key)
-        if is_array(entries):
-            for index, entry in enumerate(entries):
-                yield (key, index), entry
-        elif entries is not None:
-            problems.append(
-                Problem(
-                    code="WrongType", message=f"{key} is not a list", loc=(key,), value=shown(entries),
-                    expected="a list",
-                )
-            )  # fmt: skip
+        yield from _listed(file, key, problems)
+
+
+def _listed(file: Source, key: str, problems: list[Problem]) -> Iterator[tuple[Loc, Any]]:
+    entries = file.value.get(key)
+    if is_array(entries):
+        for index, entry in enumerate(entries):
+            yield (key, index), entry
+    elif entries is not None:
+        problems.append(
+            Problem(
+                code="WrongType", message=f"{key} is not a list", loc=(key,), value=shown(entries),
+                expected="a list",
+            )
+        )  # fmt: skip
 
 
 def _tool(entry: Any, *, composed: bool) -> ToolDef | list[Problem]:

@@ -83,4 +83,5 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 
 def _sentence(message: str) -> str:
-    return message[:1].lower() + message[1:]
+    # What a person writes is a list, whatever holds it here.
+    return (message[:1].lower() + message[1:]).replace("valid tuple", "valid list")

@@ -109,6 +109,9 @@ def _of_field(key: str, old: Any, new: Any, loc: Loc) -> Change:
         return _change(impact, loc, _told(f"the {key}", old, new), old, new)
     if key == "version":
         return _change("safe", loc, _told("the version", old, new), old, new)
+    if key == "discriminator":
+        # Callers of a group give it by its name.
+        return _change("breaking", loc, _told("the discriminator", old, new), old, new)
     if key == "icons":
         return _change("cosmetic", loc, _told("the icons", old, new), old, new)
     if key == "annotations":

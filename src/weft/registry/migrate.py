@@ -69,7 +69,10 @@ class _Migration:
         elif self.elsewhere:
             named = ", ".join(sorted(self.elsewhere))
             self._decide(f"servers are not listed yet, since nobody says where {named} is: give --from TOOL=SERVER")
-        return Migrated({**made, "tools": tools}, tuple(self.decisions))
+        made["tools"] = tools
+        if self.document.groups:
+            made["groups"] = [group.to_ir() for group in self.document.groups]
+        return Migrated(made, tuple(self.decisions))
 
     def _decide(self, what: str) -> None:
         self.decisions[what] = None

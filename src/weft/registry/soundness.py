@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from weft.errors import ExpressionInvalid, Loc, Problem, shown
 from weft.expr.schemas import compile_schema
 from weft.expr.shapes import deref, properties_of, required_of
+from weft.ir.groups import GroupDef
 from weft.registry.book import Book, reference_to
 from weft.registry.entities import AgentEntity, Entity, Kind, ToolDef
 from weft.registry.hidden import hidden_characters
@@ -22,11 +23,13 @@ def check_soundness(book: Book, allow: Iterable[str]) -> Iterator[Problem]:
     networks = [*allow]
     for entity in book.entities():
         loc = book.place(reference_to(entity))
-        yield from _hidden(entity, loc)
+        yield from _hidden(entity, reference_to(entity).name, loc)
         if isinstance(entity, ToolDef) and entity.source is not None and entity.input_schema is not None:
             yield from _arguments(book, entity, loc)
         elif isinstance(entity, AgentEntity) and entity.url is not None:
             yield from _inside(entity.url, networks, loc)
+    for index, group in enumerate(book.document.groups):
+        yield from _hidden(group, group.name, ("groups", index))
 
 
 def _alike(book: Book) -> Iterator[Problem]:
@@ -46,9 +49,9 @@ def _alike(book: Book) -> Iterator[Problem]:
             )
 
 
-def _hidden(entity: Entity, loc: Loc) -> Iterator[Problem]:
+def _hidden(entity: Entity | GroupDef, name: str, loc: Loc) -> Iterator[Problem]:
     texts: list[tuple[Loc, str | None]] = [(("description",), getattr(entity, "description", None))]
-    if isinstance(entity, ToolDef):
+    if isinstance(entity, ToolDef | GroupDef):
         texts.append((("title",), entity.title))
     if isinstance(entity, AgentEntity):
         texts += [(("skills", index, "description"), skill.description) for index, skill in enumerate(entity.skills)]
@@ -58,7 +61,7 @@ def _hidden(entity: Entity, loc: Loc) -> Iterator[Problem]:
             yield Problem(
                 code="HiddenText",
                 severity="warning",
-                message=f"the {at[-1]} of {shown(reference_to(entity).name)} has characters that nobody sees: {named}",
+                message=f"the {at[-1]} of {shown(name)} has characters that nobody sees: {named}",
                 loc=(*loc, *at),
                 value=shown(text),
                 expected="text that people can read as models do",

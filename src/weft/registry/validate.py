@@ -13,6 +13,7 @@ from weft.ir.walk import walk
 from weft.registry.book import Book, reference_to
 from weft.registry.entities import AgentEntity, Entity, Reference, ServerEntity, ToolDef
 from weft.registry.findings import Severities, Strictness, as_severe, missing
+from weft.registry.gathering import check_groups
 from weft.registry.graph import cycles_from
 from weft.registry.soundness import check_soundness
 from weft.registry.usage import check_declared, check_deprecated, check_unused
@@ -26,9 +27,10 @@ def validate(book: Book, severities: Severities = SEED, *, allow: Iterable[str] 
 
     `allow` are the private networks and hosts in which agents may live, as `egress.allow` of weft.yaml lists them.
     """
+    found = [*check_groups(book.document)]
     if not book.document.versioned:
-        return []
-    found = [
+        return [book.located(problem) for problem in found]
+    found += [
         *_check_missing(book, severities),
         *_check_versions(book),
         *check_declared(book),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from weft.app import Registry, Upstreams, callable_in, open_registry
+from weft.app import Registry, Upstreams, callable_in, groups_of, open_registry
 from weft.dsl.local import LocalTools
 from weft.dsl.modules import read_module
 from weft.errors import DocumentInvalid, Loc, NotFound, Problem, errors_in, shown
@@ -165,7 +165,8 @@ def _opened(
         problems += _told(error, ("registry",), written.registry, source)
     try:
         if written.tools is not None:
-            tools = (LocalTools(read_module(path.parent / written.tools).tools),)
+            module = read_module(path.parent / written.tools)
+            tools = (LocalTools(module.tools), groups_of(module))
     except DocumentInvalid as error:
         problems += _told(error, ("tools",), written.tools or "", source)
     return registry, tools, problems
