@@ -176,6 +176,21 @@ def test_the_settings_of_a_gateway_are_checked_as_such(folder: Path, run: Run):
     assert run("validate", "weft.yaml").stdout == "✓ weft.yaml is valid\n"
 
 
+def test_middleware_that_the_settings_name_is_imported(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (folder / "layers_of_ours.py").write_text("async def seen(call, next):\n    return await next(call)\n")
+    rules = (
+        "middleware: [{use: 'layers_of_ours:%s'}]\ngroups:\n  g: {include: [a], middleware: [{use: 'nowhere:%s'}]}\n"
+    )
+    (folder / "weft.yaml").write_text(rules % ("sen", "f"))
+    done = run("validate", "weft.yaml")
+    assert done.exit_code == 2
+    assert "did you mean 'seen'?" in done.stdout
+    assert "at /groups/g/middleware/0/use" in done.stdout
+    (folder / "weft.yaml").write_text(rules.partition("groups")[0] % "seen")
+    assert run("validate", "weft.yaml").stdout == "✓ weft.yaml is valid\n"
+
+
 def test_a_workflow_document_that_lacks_its_steps_is_told_of_them(run: Run, folder: Path):
     (folder / "flow.yaml").write_text("name: flow\nstep: [{id: found, tool: search}]\n")
     done = run("validate", "flow.yaml")

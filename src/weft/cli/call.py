@@ -104,6 +104,7 @@ def _leading_pairs(words: tuple[str, ...]) -> tuple[str, ...]:
 
 async def _call(order: Order) -> Answer:
     from weft.gateway.results import TRACE, WARNINGS
+    from weft.groups.shaping.results import CUT
 
     async with connected(order.remote) as client:
         deadline = asyncio.get_running_loop().time() + order.timeout
@@ -123,11 +124,12 @@ async def _call(order: Order) -> Answer:
             raise (missing or refused) from None
         meta: object = came.get("_meta")
         said = meta if is_object(meta) else {}
-        warnings: object = said.get(WARNINGS)
+        # What was left out for the sake of models, others want to know, too.
+        told = [one for key in (WARNINGS, CUT) if is_array(found := said.get(key)) for one in found]
         trace_id: object = said.get(TRACE)
         return Answer(
             *_outcome(came, order.tool, said),
-            [str(one) for one in warnings] if is_array(warnings) else [],
+            list(map(str, told)),
             trace_id if isinstance(trace_id, str) else None,
         )
 

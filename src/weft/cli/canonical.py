@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.errors import Loc, Problem, shown
-from weft.ir.document import SECTIONS
+from weft.ir.document import LISTS
 from weft.ir.including import INCLUDE
 from weft.ir.normalise import Parsed, is_workflow, placed, value_at
 from weft.ports import is_array, is_object
 
 MOST = 20
-TOP = {"1.0": ("schemaVersion", "tools", INCLUDE), "2.0": ("schemaVersion", *SECTIONS, INCLUDE)}
+TOP = {"1.0": ("schemaVersion", "tools", "groups", INCLUDE), "2.0": ("schemaVersion", *LISTS, INCLUDE)}
 
 
 def departures(parsed: Parsed) -> list[Problem]:
@@ -23,11 +23,11 @@ def departures(parsed: Parsed) -> list[Problem]:
         found = [*_compare(value, bare(parsed.document.to_ir()), ())]
         return [placed(problem, parsed.source) for problem in found[:MOST]]
     found = [*_top(value, TOP[parsed.document.schema_version])]
-    for section in SECTIONS:
-        for at, entity in zip(parsed.places[section], parsed.document.section(section), strict=True):
+    for key in LISTS:
+        for at, one in zip(parsed.places[key], parsed.document.listed(key), strict=True):
             # What another file has is that file's own matter.
             if at.source is parsed.source:
-                found += _compare(value_at(value, at.loc), entity.to_ir(), at.loc)
+                found += _compare(value_at(value, at.loc), one.to_ir(), at.loc)
     told = [placed(problem, parsed.source) for problem in found[:MOST]]
     if len(found) > MOST:
         rest = Problem(code="NotCanonical", message=f"{len(found) - MOST} more places are not in canonical form")

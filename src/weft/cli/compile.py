@@ -87,4 +87,5 @@ def _tell(compiled: Compiled, output: str, *, json_: bool) -> None:
 
 def _counted(document: Document) -> str:
     held = {"schema": document.schemas, "server": document.servers, "tool": document.tools, "agent": document.agents}
+    held |= {"group": document.groups}
     return ", ".join(plural(len(several), kind) for kind, several in held.items() if several)

@@ -128,6 +128,12 @@ def _registered(path: Path) -> Iterator[Item]:
         yield ("agents",), "agent", (agent.name, agent.version), _card(agent.to_json())
         for skill in agent.skills:
             yield ("agents", agent.name, "skills"), "skill", (skill.id, None), skill.to_ir()
+    for group in document.groups:
+        # With the defaults, so that to write one out is no change; the actions are compared one by one.
+        told = group.model_dump(mode="json", exclude_none=True, exclude={"actions"})
+        yield ("groups",), "group", (group.name, None), told
+        for key, name in group.actions.items():
+            yield ("groups", group.name, "actions"), "action", (key, None), {"tool": name}
 
 
 def _card(told: dict[str, Any]) -> dict[str, Any]:

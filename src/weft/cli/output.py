@@ -145,7 +145,10 @@ def show_error(error: WeftError) -> None:
     if isinstance(error, DocumentInvalid):
         show_problems(errors_in(error.problems))
         return
-    note(f"{click.style('error', fg='red', bold=True)}: {plain(error.message)} [{error.code}]")
+    first, _, more = error.message.partition("\n")
+    note(f"{click.style('error', fg='red', bold=True)}: {plain(first)} [{error.code}]")
+    for line in indented(more) if more else ():
+        note(line)
     if error.path:
         note(f"    in step {plain(' > '.join(error.path))}")
     if error.hint:

@@ -83,7 +83,7 @@ class Prepared:
 @click.argument("tool", metavar="TOOL|FILE")
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="A weft.yaml: its servers and stores are used.")
 @click.option("--registry", type=click.Path(path_type=Path), help="JSON, YAML or Python.  [default: ./registry.json]")
-@click.option("--tools", type=click.Path(path_type=Path), help="A Python file: every @w.python_tool in it.")
+@click.option("--tools", type=click.Path(path_type=Path), help="A Python file: every @w.python_tool and w.group in it.")
 @click.option("--mock", type=click.Path(path_type=Path), help="Answers instead of tools, as YAML or JSON.")
 @click.option("--input", metavar="JSON|@FILE|-", help="What the tool is given; - is stdin.  [default: {}]")
 @click.option(
@@ -224,6 +224,7 @@ def _registry(order: Order, config: Config | None) -> Registry:
 
 
 def _extra(order: Order) -> list[Upstream]:
+    from weft.app import groups_of
     from weft.dsl.local import LocalTools
     from weft.dsl.modules import read_module
     from weft.ir.read import read_file
@@ -234,11 +235,12 @@ def _extra(order: Order) -> list[Upstream]:
         found.append(Canned(answers_of(read_file(order.mock))))
     if order.tools is not None:
         with importing(order.tools):
-            tools = read_module(order.tools).tools
-        if not tools:
+            module = read_module(order.tools)
+            groups = groups_of(module)
+        if not module.tools and not module.groups:
             hint = "put @w.python_tool above its functions"
             raise InputError(f"{order.tools} has no tools", code="NoTools", hint=hint)
-        found.append(LocalTools(tools))
+        found += [LocalTools(module.tools), groups]
     return found
 
 

@@ -38,7 +38,8 @@ def command(files: tuple[str, ...], config: Path | None, strict: bool, json_: bo
     """Report every error and warning of documents, with file, line, JSON pointer, value and expectation.
 
     A document is JSON, YAML, or Python, which is compiled first; - is stdin. A file named weft.yaml has the settings of
-    a gateway. Names that only a server could know are warnings. Exits with 0, or with 2 when there is an error.
+    a gateway; functions that it names are imported. Names that only a server could know are warnings. Exits with 0, or
+    with 2 when there is an error.
     """
     settings = None if config is None else _loaded(config)
     found = {file: _problems(file, settings, strict=strict) for file in files}
@@ -80,7 +81,7 @@ def _problems(file: str, config: Config | None, *, strict: bool) -> list[Problem
     rules = _rules(config)
     try:
         if Path(file).name in SETTINGS:
-            return list(_loaded(Path(file)).problems)
+            return _of_settings(_loaded(Path(file)))
         if file.endswith(".py"):
             with importing(Path(file)):
                 registry = open_registry(Path(file), **rules)
@@ -92,6 +93,23 @@ def _problems(file: str, config: Config | None, *, strict: bool) -> list[Problem
         return [*old_form(parsed), *problems_of(parsed, **rules), *of_stores, *extra]
     except DocumentInvalid as error:
         return error.problems
+
+
+def _of_settings(config: Config) -> list[Problem]:
+    """Return what is doubtful in settings, and what is wrong with the author's own middleware, which is imported."""
+    from weft.app.groups import groups_of
+    from weft.app.middleware import middleware_of
+
+    found = list(config.problems)
+    try:
+        middleware_of(config.middleware, file=config.file)
+    except DocumentInvalid as error:
+        found += error.problems
+    try:
+        groups_of(config)
+    except DocumentInvalid as error:
+        found += error.problems
+    return found
 
 
 def _of_stores(document: Document, config: Config | None) -> list[Problem]:
