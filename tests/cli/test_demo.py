@@ -76,6 +76,12 @@ def documented() -> list[str]:
     return [_timeless(line.removesuffix("...")) for line in lines]
 
 
+def documented_lists() -> list[str]:
+    """Return what the README says of the list of tools, without and with groups."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if re.match(r"  \d+ (tools|groups) .* tokens$", line)]
+
+
 @pytest.mark.req("ALG-52", "REG-34", "REG-40", "REG-59", "STA-41", "STA-44")
 def test_the_demo_composes_real_servers_drops_the_source_that_fails_and_gives_each_agent_its_tools(tmp_path: Path):
     began = time.monotonic()
@@ -96,9 +102,12 @@ def test_the_demo_composes_real_servers_drops_the_source_that_fails_and_gives_ea
     undoing = second.partition("\n5. ")[2].partition("\n6. ")[0]
     assert UNDONE in undoing
     assert undoing.index("├─ undo_charge_payment") < undoing.index("└─ undo_reserve_inventory"), "in reverse"
-    third = second.partition("\n6. ")[2]
+    third, _, grouped = second.partition("\n6. ")[2].partition("\n7. ")
     assert CUT_OFF in third
     assert FINISHED in third.partition("Asked for again at the first gateway")[2]
+    assert [line for line in grouped.splitlines() if re.match(r"  \d+ (tools|groups) ", line)] == documented_lists()
+    assert "did you mean 'internal_docs'?" in grouped
+    assert "\n    Bees at school\n" in grouped
     assert "\x1b" not in done.stdout, "no colours where there is no terminal"
     printed = [_timeless(line) for line in done.stdout.splitlines()]
     assert [line for line in documented() if not any(one.startswith(line) for one in printed)] == []
@@ -138,6 +147,9 @@ def test_the_demo_as_json_has_both_runs_with_their_traces_both_agents_and_three_
         "killed": "COMPLETED",
     }
     assert told["saga"]["refused"]["trace"]["step"] == "order_saga"
+    before, after = told["groups"]["before"], told["groups"]["after"]
+    assert (len(before["tools"]), after["saved"]["tools"], after["saved"]["before"]) == (26, 26, before["bytes"])
+    assert after["tokens"] < before["tokens"]
     begun = told["saga"]["killed"]["killed"]
     owner = told["saga"]["killed"]["saga"]["owner"].split(":")[-2]
     assert int(owner) != begun["pid"], "another process has finished it"

@@ -27,8 +27,9 @@ def command(topic: str, serve: bool, port: int, admin_port: int, json_: bool) ->
     """Start nine MCP servers and a gateway, run a research pipeline over them with an MCP client, print the trace.
 
     It runs twice, the second time with a source that fails. Then two agents ask for tools, and each gets its own. Last
-    come three orders: one goes well, one is undone, one is finished after its gateway was killed. It ends by itself;
-    it writes to a temporary folder only, and nothing leaves this machine. With --serve it stays up until Ctrl-C.
+    come three orders: one goes well, one is undone, one is finished after its gateway was killed; and all tools as two
+    groups, so that a model reads less. It ends by itself; it writes to a temporary folder only, and nothing leaves this
+    machine. With --serve it stays up until Ctrl-C.
     """
     if serve:
         asyncio.run(_serve(topic, port, admin_port))
@@ -58,7 +59,8 @@ def _show_ways(one: Open, topic: str) -> None:
     result(f"The demo's gateway is at {click.style(one.url, bold=True)}; Ctrl-C ends it. To connect:")
     for who, what in ways_to(one.url, tool=TOOL, arguments={"query": topic}):
         result(f"\n{who}:\n  {what}")
-    result(f"\nViews: {one.url}/research, {one.url}/orders. Operators: {one.admin}/traces, {one.admin}/upstreams.")
+    result(f"\nViews: {one.url}/research, {one.url}/orders, {one.url}/compact (all tools, as two).")
+    result(f"Operators: {one.admin}/traces, {one.admin}/upstreams.")
     weft, where = own_command(), at(one.url)
     result("\nAs an agent, which sees the tools that it depends on:")
     for agent in AGENTS:

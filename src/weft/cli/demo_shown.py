@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import textwrap
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.demo_tour import TOOL
+from weft.cli.demo_tour import COMPACT, GROUP, TOOL, WRONG
 from weft.cli.output import bad, good, plain, plural
 
 if TYPE_CHECKING:
     from weft.cli.demo_tour import Run, Tour
+    from weft.cli.tools_tokens import Weighed
     from weft.demo.agents import Met
     from weft.demo.orders import Ordered
 
@@ -31,7 +33,9 @@ def told(tour: Tour) -> dict[str, Any]:
     ]
     tools = [tool["name"] for tool in tour.tools]
     seen = {"url": tour.url, "servers": tour.servers, "tools": tools, "composed": tour.composed, "runs": runs}
-    return seen | {"agents": [asdict(met) for met in tour.agents], "saga": _sagas(tour)}
+    before, after = _weighed(tour)
+    groups = {"before": before.to_json(), "after": after.to_json(), "call": tour.asked}
+    return seen | {"agents": [asdict(met) for met in tour.agents], "saga": _sagas(tour), "groups": groups}
 
 
 def _sagas(tour: Tour) -> dict[str, Any]:
@@ -57,6 +61,7 @@ def shown(tour: Tour, topic: str) -> Iterator[str]:
     yield heading("3. Two agents at the same URL: weft tools --agent NAME@VERSION")
     yield from _met(tour.agents)
     yield from _ordered(tour)
+    yield from _grouped(tour)
     yield from _next()
 
 
@@ -148,6 +153,30 @@ def _killed(cut: Ordered) -> Iterator[str]:
     yield from _left(cut)
 
 
+def _grouped(tour: Tour) -> Iterator[str]:
+    yield heading(f"7. All of these tools as two, for a model to read less: weft tools --view {COMPACT} --tokens")
+    before, after = _weighed(tour)
+    for weighed, what in ((before, plural(len(before.weights), "tool")), (after, plural(len(after.weights), "group"))):
+        yield f"  {what.ljust(10)} {weighed.bytes:7,} bytes {weighed.tokens:6,} tokens"
+    for one in after.weights:
+        actions = plural(one.group.actions, "action") if one.group is not None else ""
+        yield f"    {click.style(one.name.ljust(9), bold=True)}  {actions}"
+    asked = tour.asked
+    yield from _wrapped(f"weft call {GROUP} {typed(asked['arguments'])} --view {COMPACT}")
+    for found in asked["value"]:
+        yield f"    {plain(found['doc_name'])}"
+    wrong, right = asked["refused"].partition("?")[:2]
+    yield f"  With action={WRONG} a model is told: {plain(wrong + right)}"
+
+
+def _weighed(tour: Tour) -> tuple[Weighed, Weighed]:
+    from weft.cli.tokens import token_counter
+    from weft.cli.tools_tokens import weigh
+
+    by = token_counter()
+    return weigh(tour.tools, by=by), weigh(tour.compact, by=by)
+
+
 def _steps(record: dict[str, Any], *, wide: int = 0) -> Iterator[str]:
     for step in record["steps"]:
         again = f"  after {plural(step['attempt'], 'attempt')}" if step["attempt"] > 1 else ""
@@ -167,7 +196,11 @@ def _wrapped(text: str) -> Iterator[str]:
 
 def typed(arguments: dict[str, Any]) -> str:
     """Return arguments as one types them."""
-    return " ".join(shlex.quote(f"{name}={value}") for name, value in arguments.items())
+    return " ".join(shlex.quote(f"{name}={_word(value)}") for name, value in arguments.items())
+
+
+def _word(value: Any) -> Any:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _next() -> Iterator[str]:

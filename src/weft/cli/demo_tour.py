@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 TOOL = "research_pipeline"
 CALLING = 30.0
+COMPACT = "compact"
+"""The view in which groups stand for their tools."""
+GROUP = "knowledge"
+WRONG = "internal_dogs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,10 @@ class Tour:
     orders: dict[str, Ordered] = field(default_factory=dict[str, "Ordered"])
     undoing: dict[str, Any] = field(default_factory=dict[str, Any])
     """The spans of the order that was refused."""
+    compact: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """The list of tools in which groups stand for the others."""
+    asked: dict[str, Any] = field(default_factory=dict[str, Any])
+    """A call of one of the groups, and what came of it."""
 
 
 async def tour(topic: str, *, quiet: bool) -> Tour:
@@ -67,6 +75,7 @@ async def tour(topic: str, *, quiet: bool) -> Tour:
             if not quiet:
                 note(click.style("Placing three orders, one of them at a gateway that is then killed ...", dim=True))
             await _order(seen, one, folder)
+            await _group(seen, one, topic)
             return seen
 
 
@@ -90,6 +99,18 @@ async def _order(seen: Tour, one: Open, folder: Path) -> None:
         seen.orders["refused"] = refused = await shop.refused()
         seen.undoing = await _spans(one, refused.trace_id or "")
         seen.orders["killed"] = await shop.cut_off(second)
+
+
+async def _group(seen: Tour, one: Open, topic: str) -> None:
+    from weft.upstreams.results import value_of
+
+    asked: dict[str, Any] = {"action": "internal_docs", "query": topic, "_select": ["doc_name"]}
+    async with connected(_at(f"{one.url}/{COMPACT}")) as client:
+        seen.compact = await client.list_tools(deadline=_soon())
+        came = await client.call_tool(GROUP, asked, deadline=_soon())
+        wrong = await client.call_tool(GROUP, {"action": WRONG}, deadline=_soon())
+    told = wrong["content"][0]["text"]
+    seen.asked = {"arguments": asked, "value": value_of(came, tool=GROUP), "refused": told}
 
 
 async def _agents(url: str, topic: str) -> list[Met]:
