@@ -1,7 +1,7 @@
 """Run the benchmarks, print them, and write `bench/results`: all, or the parts that are named.
 
-`python -m bench [engine] [gateway] [registry] [state] [workflows] [--quick]`; --quick measures little, to see that it
-works, and writes nothing.
+`python -m bench [engine] [gateway] [registry] [state] [workflows] [groups] [--quick]`; --quick measures little, to see
+that it works, and writes nothing.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ def _workflows(quick: bool) -> dict[str, Any]:
     return asyncio.run(measured(QUICK if quick else FULL))
 
 
+def _groups(quick: bool) -> dict[str, Any]:
+    from bench.groups import measured  # noqa: PLC0415
+
+    return asyncio.run(measured(QUICK if quick else FULL))
+
+
 def _check_possible() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -73,6 +79,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "registry": _registry,
     "state": _state,
     "workflows": _workflows,
+    "groups": _groups,
 }
 
 

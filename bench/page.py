@@ -20,6 +20,7 @@ ITSELF = {
     "registry": "a plain gateway",
     "state": "a plain call",
     "workflows": "hand-written",
+    "groups": "a function",
 }
 
 
