@@ -38,11 +38,18 @@ def listening(argv: Sequence[str], port: int, *, log: Path, patience: float = 60
 
 
 @contextmanager
-def gateway(servers: Mapping[str, Mapping[str, object]], *, folder: Path, workers: int = 1) -> Generator[str]:
-    """Run `weft serve` in front of servers, and give the URL of its front door."""
+def gateway(
+    servers: Mapping[str, Mapping[str, object]],
+    *,
+    folder: Path,
+    workers: int = 1,
+    sections: Mapping[str, object] | None = None,
+) -> Generator[str]:
+    """Run `weft serve` in front of servers, with more sections of weft.yaml, and give the URL of its front door."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "weft.yaml"
-    config.write_text(yaml.safe_dump({"servers": {name: dict(server) for name, server in servers.items()}}))
+    written = {"servers": {name: dict(server) for name, server in servers.items()}, **(sections or {})}
+    config.write_text(yaml.safe_dump(written, sort_keys=False))
     port = free_port()
     weft = str(Path(sys.executable).parent / "weft")
     options = ["--port", str(port), "--admin-port", "0", "--workers", str(workers)]

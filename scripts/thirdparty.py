@@ -15,9 +15,9 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -25,30 +25,20 @@ import mcp_types as t
 from mcp import Client, StdioServerParameters
 from pydantic import BaseModel
 
-from scripts.nodejs import environment, install, node, version
+from scripts.inspector import INSPECTOR, Asked, Found, inspect
+from scripts.nodejs import install, node
 from scripts.programs import BUILD, gateway
+from scripts.thirdparty_groups import meet_groups
 
 HOME = BUILD / "thirdparty"
 NPM = HOME / "npm"
 EVERYTHING = "@modelcontextprotocol/server-everything"
-INSPECTOR = "@modelcontextprotocol/inspector"
 NPM_PINS = (f"{EVERYTHING}@2026.8.31", f"{INSPECTOR}@2.12.0")
 PYPI_PINS = {"time": "mcp-server-time==2026.10.19", "git": "mcp-server-git==2026.10.19"}
 REPOSITORY = HOME / "repository"
 
 Mode: TypeAlias = Literal["legacy", "2026-07-28"]
 Check: TypeAlias = Callable[[Client], Awaitable[BaseModel | str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What one check found."""
-
-    server: str
-    client: str
-    check: str
-    passed: bool
-    seen: str
 
 
 def prepare() -> dict[str, list[str]]:
@@ -198,27 +188,17 @@ async def meet_through(url: str) -> list[Found]:
     return found
 
 
-def inspect(label: str, *target: str) -> Iterator[Found]:
-    """List and call with the MCP Inspector's CLI."""
-    asked: list[tuple[str, list[str], str]] = [
-        ("tools/list", [], '"echo"'),
-        ("tools/call", ["--tool-name", "echo", "--tool-arg", "message=inspected"], "inspected"),
-        ("resources/list", [], "architecture.md"),
-        ("resources/templates/list", [], "demo://resource/dynamic/text/{resourceId}"),
-        ("resources/read", ["--uri", "demo://resource/static/document/features.md"], "contents"),
-        ("prompts/list", [], "simple-prompt"),
-        ("prompts/get", ["--prompt-name", "args-prompt", "--prompt-args", "city=Delft"], "Delft"),
+def asked() -> list[Asked]:
+    """Return what the Inspector does with server-everything."""
+    return [
+        Asked("tools/list", [], '"echo"'),
+        Asked("tools/call", ["--tool-name", "echo", "--tool-arg", "message=inspected"], "inspected"),
+        Asked("resources/list", [], "architecture.md"),
+        Asked("resources/templates/list", [], "demo://resource/dynamic/text/{resourceId}"),
+        Asked("resources/read", ["--uri", "demo://resource/static/document/features.md"], "contents"),
+        Asked("prompts/list", [], "simple-prompt"),
+        Asked("prompts/get", ["--prompt-name", "args-prompt", "--prompt-args", "city=Delft"], "Delft"),
     ]
-    program = str(NPM / "node_modules" / ".bin" / "mcp-inspector")
-    for method, options, expect in asked:
-        argv = [program, "--cli", *target, "--method", method, *options]
-        done = subprocess.run(argv, env=environment(NPM), capture_output=True, text=True, timeout=60, check=False)
-        passed = done.returncode == 0 and expect in done.stdout
-        yield Found("everything", f"Inspector {version(NPM, INSPECTOR)}, {label}", method, passed, _tail(done))
-
-
-def _tail(done: subprocess.CompletedProcess[str]) -> str:
-    return (done.stdout if done.returncode == 0 else done.stderr + done.stdout)[:2000]
 
 
 def _started_by_client() -> list[str]:
@@ -243,14 +223,18 @@ def main() -> int:
     chosen = options.parse_args()
     commands = prepare()
     if chosen.direct:
-        found = [*asyncio.run(meet_directly(commands)), *inspect("direct", *commands["everything"])]
+        found = [
+            *asyncio.run(meet_directly(commands)),
+            *inspect(NPM, "everything", "direct", commands["everything"], asked()),
+        ]
     else:
         with _through(commands) as url:
-            found = [*asyncio.run(meet_through(url)), *inspect("HTTP", url)]
-        found += inspect("stdio", *_started_by_client())
+            found = [*asyncio.run(meet_through(url)), *inspect(NPM, "everything", "HTTP", [url], asked())]
+        found += inspect(NPM, "everything", "stdio", _started_by_client(), asked())
+        found += meet_groups(NPM, commands, REPOSITORY, HOME / "run")
     (HOME / "summary.json").write_text(json.dumps([asdict(one) for one in found], indent=2) + "\n")
     for one in found:
-        print(f"{'passed' if one.passed else 'FAILED':<8}{one.server:<12}{one.client:<28}{one.check}")
+        print(f"{'passed' if one.passed else 'FAILED':<8}{one.server:<18}{one.client:<32}{one.check}")
         if not one.passed:
             print(f"        {one.seen}")
     print(f"{sum(one.passed for one in found)} of {len(found)} checks passed")
