@@ -15,7 +15,7 @@ from bench.gateway.places import upstream, url
 from bench.gateway.processes import Load, Process, measurable, tools_of
 from bench.page import PAGE, RESULTS, table, with_tables
 
-PARTS = ("engine", "gateway", "registry", "state", "workflows")
+PARTS = ("engine", "gateway", "registry", "state", "workflows", "groups")
 linux = pytest.mark.skipif(not measurable(), reason="only Linux tells the CPU time of a process precisely")
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from weft.app.registries import address_rule
-from weft.config.identity import Claims, Identity, Jwt, TrustedProxies
+from weft.config.identity import Identity, Jwt, TrustedProxies
 from weft.config.sections import Egress
 from weft.gateway.identity import Authenticators
-from weft.gateway.jwks import KeySet
-from weft.gateway.jwt import ClaimNames, Tokens, Trusted
 from weft.gateway.keys import ApiKeys, KeyFile
 from weft.gateway.proxies import AgentAt, Proxies, nobody_at
 from weft.upstreams.egress import network
-from weft.upstreams.httpfetch import fetch
+
+if TYPE_CHECKING:
+    from weft.gateway.jwt import Tokens
 
 UNIX = "unix"
 
@@ -29,10 +29,10 @@ def authenticators_of(
         InputError: the file of keys cannot be used.
     """
     return Authenticators(
-        tokens=[_tokens(one, egress or Egress()) for one in identity.jwt],
+        tokens=_tokens(identity.jwt, egress or Egress()),
         keys=None if identity.key_file is None else ApiKeys(KeyFile(identity.key_file)),
         proxies=None if identity.proxies is None else _proxies(identity.proxies),
-        certificates={holder: _agent(agent) for holder, agent in identity.certificates.items()},
+        certificates={holder: agent_of(agent) for holder, agent in identity.certificates.items()},
         agent_at=agent_at,
         self_asserted=identity.believes_headers(loopback=loopback),
         anonymous=identity.admits_anonymous(loopback=loopback),
@@ -40,35 +40,16 @@ def authenticators_of(
     )
 
 
-def _tokens(given: Jwt, egress: Egress) -> Tokens:
-    trusted = Trusted(
-        issuer=given.issuer,
-        audience=given.audience,
-        algorithms=given.algorithms,
-        leeway=given.leeway,
-        claims=_claims(given.claims),
-        subjects={subject: _agent(agent) for subject, agent in given.subjects.items()},
-        tenant=given.tenant,
-    )
-    if given.path is not None:
-        return Tokens(trusted, KeySet.of_file(given.path, algorithms=given.algorithms))
-    getting = partial(fetch, allow_address=address_rule(given.jwks, egress.allow), proxy=egress.proxy)
-    keys = KeySet.of_url(given.jwks, algorithms=given.algorithms, max_stale=given.max_stale, fetch=getting)
-    return Tokens(trusted, keys)
+def _tokens(given: Sequence[Jwt], egress: Egress) -> list[Tokens]:
+    if not given:
+        return []
+    from weft.app.issuers import tokens_of  # noqa: PLC0415 - nine megabytes of cryptography that others need not carry
+
+    return [tokens_of(one, egress) for one in given]
 
 
-def _claims(given: Claims) -> ClaimNames:
-    # Not by model_dump: that writes references back, and this needs what they stand for.
-    return ClaimNames(
-        subject=given.subject,
-        agent_name=given.agent_name,
-        agent_version=given.agent_version,
-        tenant=given.tenant,
-        scopes=given.scopes,
-    )
-
-
-def _agent(text: str) -> tuple[str, str | None]:
+def agent_of(text: str) -> tuple[str, str | None]:
+    """Return the name and the version of an agent, of which the version may be missing."""
     name, _, version = text.partition("@")
     return name, version or None
 

@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from weft.gateway.jwt import Tokens
 from weft.gateway.keys import PREFIX, ApiKeys
 from weft.gateway.proxies import AgentAt, Proxies, Sent, nobody_at, self_asserted
 from weft.gateway.unproven import BadIdentityHeader, Unauthenticated
 from weft.ports import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from weft.gateway.jwt import Tokens
 
 Headers = Sequence[tuple[bytes, bytes]]
 Said = tuple[tuple[bytes, bytes], ...]
